@@ -74,5 +74,7 @@ type Outcome struct {
 	Reason  string  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
 	Clamped bool    `json:"clamped,omitempty"`
+	Wrote   bool    `json:"-"` // this step wrote the device for this control
+	Ended   bool    `json:"-"` // the control holds nothing on the device any more: given back and read back, or never held
 	TS      int64   `json:"ts"` // Unix milliseconds
 }
