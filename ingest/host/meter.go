@@ -1,0 +1,95 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/wattloop/wattloop/sysfs"
+)
+
+// Meter is one energy counter of the machine. Its fields but File travel as
+// JSON beside the descriptor, from the process that may open it.
+type Meter struct {
+	Name   string `json:"name"`             // of the zone, for messages: package-0, dram of package-0
+	Type   string `json:"type"`             // hw.type: cpu or memory
+	ID     string `json:"id"`               // hw.id: cpu0, dram0
+	Parent string `json:"parent,omitempty"` // hw.parent of a memory: cpu0
+	Path   string `json:"path"`             // of the counter, relative to the sysfs root
+	Range  uint64 `json:"range"`            // microjoules; the counter wraps there, 0 is unknown
+	// File reads the counter anew at offset 0, in microjoules.
+	File io.ReaderAt `json:"-"`
+}
+
+// Find lists the meters of a tree, not yet open: one for each CPU package, or
+// for each die where a package is metered by die, and one for the memory of
+// each. A package that is listed on several paths is one meter; core, uncore
+// and psys are none, since the packages hold them or they hold the packages
+// (S0-107, S0-109, S0-110).
+func Find(f sysfs.FS) ([]Meter, error) {
+	zones, err := sysfs.Zones(f)
+	if err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	var meters []Meter
+	for _, z := range zones {
+		if z.Socket < 0 {
+			continue
+		}
+		n := strconv.Itoa(z.Socket)
+		m := Meter{Name: z.Name, Path: z.Energy(), Range: z.MaxRangeMicrojoules}
+		switch z.Kind {
+		case sysfs.Package:
+			m.Type, m.ID = "cpu", "cpu"+n
+		case sysfs.DRAM:
+			m.Type, m.ID, m.Parent = "memory", "dram"+n, "cpu"+n
+			m.Name = z.Name + " of " + z.Parent
+		default:
+			continue
+		}
+		meters = append(meters, m)
+	}
+	return meters, nil
+}
+
+// Open opens the meters of a tree. A machine without RAPL has none and no error.
+// A meter that cannot be opened is left out and is in the error, beside the
+// meters that could be: the counters are readable by root alone.
+func Open(f sysfs.FS) ([]Meter, error) {
+	found, err := Find(f)
+	if err != nil {
+		return nil, err
+	}
+	var meters []Meter
+	var failed []error
+	for _, m := range found {
+		file, err := f.Open(m.Path)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("host: %s: %w", m.Name, err))
+			continue
+		}
+		m.File = file
+		meters = append(meters, m)
+	}
+	return meters, errors.Join(failed...)
+}
+
+// read returns the counter in microjoules.
+func (m Meter) read() (uint64, error) {
+	if m.File == nil {
+		return 0, fmt.Errorf("host: %s: not open", m.Name)
+	}
+	var buf [32]byte // 2^64 has 20 digits
+	n, err := m.File.ReadAt(buf[:], 0)
+	if err != nil && err != io.EOF {
+		return 0, fmt.Errorf("host: %s: %w", m.Name, err)
+	}
+	text := strings.TrimRight(string(buf[:n]), "\n\x00 ")
+	uj, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("host: %s: %s holds %q: not a number of microjoules", m.Name, m.Path, text)
+	}
+	return uj, nil
+}
