@@ -32,9 +32,9 @@ type Source struct {
 	components []*component
 }
 
-// Run polls at once and then every Interval, until ctx ends. It reports a
-// failure when it begins and when it is over, not at every poll.
-func (s *Source) Run(ctx context.Context) {
+// Run polls at once and then every Interval, until ctx ends, and then returns
+// nil. It reports a failure when it begins and when it is over, not at every poll.
+func (s *Source) Run(ctx context.Context) error {
 	log := s.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -50,7 +50,7 @@ func (s *Source) Run(ctx context.Context) {
 		err := s.Poll(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case err != nil && err.Error() != failing:
 			log.Warn("host meters failed", "error", err)
 			failing = err.Error()
@@ -60,7 +60,7 @@ func (s *Source) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 	}

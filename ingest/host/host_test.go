@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,12 +343,24 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+type readerAt func(p []byte, off int64) (int, error)
+
+func (f readerAt) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
+
 // Run polls at its interval, and says once that a zone fails, and that it heals.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
 		x := &text{value: "1000000"}
+		m := cpu("cpu0", 1e12, x)
+		m.File = readerAt(func(p []byte, off int64) (int, error) {
+			if broken.Load() {
+				return 0, errors.New("no such device")
+			}
+			return x.ReadAt(p, off)
+		})
 		var c capture
-		s := c.source([]Meter{cpu("cpu0", 1e12, x)})
+		s := c.source([]Meter{m})
 		s.Clock = time.Now
 		s.Interval = 5 * time.Second
 		var log bytes.Buffer
@@ -358,18 +371,20 @@ func TestRun(t *testing.T) {
 			return a
 		}}))
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); s.Run(ctx) }()
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
 		wait := func() { time.Sleep(5 * time.Second); synctest.Wait() }
 		synctest.Wait()
 		wait()
-		x.err = errors.New("no such device")
+		broken.Store(true)
 		wait()
 		wait()
-		x.err = nil
+		broken.Store(false)
 		wait()
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
 		if len(c.requests) != 3 {
 			t.Errorf("%d requests; want 3 of 5 polls", len(c.requests))
 		}
