@@ -1,0 +1,88 @@
+// Package names is the one table of the metric and attribute names that producers
+// send and presets read: as OpenTelemetry writes them, and as the store spells
+// them under each translation strategy. It translates nothing; a test holds the
+// table against the translator library that Prometheus uses (S0-91).
+package names
+
+import "slices"
+
+// Kind is the OpenTelemetry instrument behind a metric.
+type Kind string
+
+// The kinds that the table has.
+const (
+	Counter Kind = "counter" // a monotonic sum
+	Gauge   Kind = "gauge"
+)
+
+// Strategy is how a receiver spells names, in the words of Prometheus's
+// otlp.translation_strategy.
+type Strategy string
+
+// The four strategies (S0-144). The first is the default everywhere.
+const (
+	UnderscoreEscapingWithSuffixes    Strategy = "UnderscoreEscapingWithSuffixes"
+	UnderscoreEscapingWithoutSuffixes Strategy = "UnderscoreEscapingWithoutSuffixes"
+	NoUTF8EscapingWithSuffixes        Strategy = "NoUTF8EscapingWithSuffixes"
+	NoTranslation                     Strategy = "NoTranslation"
+)
+
+// Metric is one metric and its spellings.
+type Metric struct {
+	Name  string // as sent
+	Unit  string // UCUM; any other word for it changes the stored name (S0-146)
+	Kind  Kind
+	About string
+
+	stored, bare, quoted string
+}
+
+// Stored is the name in the store under a strategy. The UTF-8 strategies give
+// names that PromQL wants in quotes. An unknown strategy gives the empty string.
+func (m Metric) Stored(s Strategy) string {
+	switch s {
+	case UnderscoreEscapingWithSuffixes:
+		return m.stored
+	case UnderscoreEscapingWithoutSuffixes:
+		return m.bare
+	case NoUTF8EscapingWithSuffixes:
+		return m.quoted
+	case NoTranslation:
+		return m.Name
+	}
+	return ""
+}
+
+// Attribute is one attribute and its label.
+type Attribute struct {
+	Name  string // as sent
+	About string
+
+	stored string
+}
+
+// Stored is the label's name in the store under a strategy.
+func (a Attribute) Stored(s Strategy) string {
+	switch s {
+	case UnderscoreEscapingWithSuffixes, UnderscoreEscapingWithoutSuffixes:
+		return a.stored
+	case NoUTF8EscapingWithSuffixes, NoTranslation:
+		return a.Name
+	}
+	return ""
+}
+
+// Metrics lists the table, hw.* first. The caller may keep and change the slice.
+func Metrics() []Metric { return slices.Clone(metrics) }
+
+// Attributes lists the attributes that identify what was measured.
+func Attributes() []Attribute { return slices.Clone(attributes) }
+
+// Lookup finds a metric by the name that is sent.
+func Lookup(name string) (Metric, bool) {
+	i := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return Metric{}, false
+	}
+	return metrics[i], true
+}
