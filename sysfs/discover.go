@@ -106,12 +106,10 @@ func (d *discovery) read(dir, id string) (*Zone, error) {
 		return nil, err
 	}
 	for _, file := range names {
-		number, ok := strings.CutPrefix(file, "constraint_")
-		if number, ok = strings.CutSuffix(number, "_name"); !ok {
-			continue
-		}
+		number, isConstraint := strings.CutPrefix(file, "constraint_")
+		number, isName := strings.CutSuffix(number, "_name")
 		index, err := strconv.Atoi(number)
-		if err != nil {
+		if !isConstraint || !isName || err != nil {
 			continue
 		}
 		prefix := z.File("constraint_" + number)
