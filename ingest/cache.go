@@ -1,0 +1,216 @@
+package ingest
+
+import (
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+)
+
+// The cache leads from the bytes of a point to its series: resource bytes, scope
+// bytes, what a metric says of itself, attribute bytes, each compared whole. It
+// holds only what was decoded, checked and translated once, so that a point of a
+// known stream costs a comparison of bytes. Two byte forms of one stream are two
+// entries that lead to one series.
+type cache struct {
+	resources level[resource]
+	series    map[uint64]*series // by hash of the labels, chained by same
+	// epoch is what a series must agree with for its ref to be used.
+	epoch              uint64
+	nodes, keyBytes    int // entries on all levels, and the bytes of their keys
+	nSeries, maxSeries int
+	swept              int64 // Unix milliseconds
+}
+
+const (
+	maxKeyBytes = 64 << 20
+	sweepEvery  = 30 * 60_000 // ms
+	idleAfter   = 60 * 60_000 // ms: how long an unused entry stays
+	idleWhenFul = 10 * 60_000 // ms: the same when there is no room
+)
+
+// level is the children of one entry of the level above.
+type level[T any] struct {
+	byKey map[string]*entry[T]
+	first *entry[T]
+}
+
+// entry is one child. next is the one that came after it the last time.
+type entry[T any] struct {
+	key  string
+	next *entry[T]
+	used int64 // Unix milliseconds
+	v    T
+}
+
+// find returns the child with that key or nil. It tries the one that came after
+// prev in the last request first: senders repeat themselves.
+func (l *level[T]) find(prev *entry[T], key []byte) *entry[T] {
+	guess := l.first
+	if prev != nil {
+		guess = prev.next
+	}
+	if guess != nil && guess.key == string(key) {
+		return guess
+	}
+	e := l.byKey[string(key)]
+	if e != nil {
+		l.follow(prev, e)
+	}
+	return e
+}
+
+func (l *level[T]) follow(prev, e *entry[T]) {
+	if prev == nil {
+		l.first = e
+	} else {
+		prev.next = e
+	}
+}
+
+func (l *level[T]) add(c *cache, prev *entry[T], key []byte) *entry[T] {
+	e := &entry[T]{key: string(key)}
+	if l.byKey == nil {
+		l.byKey = make(map[string]*entry[T])
+	}
+	l.byKey[e.key] = e
+	l.follow(prev, e)
+	c.nodes++
+	c.keyBytes += len(e.key)
+	return e
+}
+
+// sweep removes the children for which keep is false, and all guesses, which may
+// lead to a removed one.
+func (l *level[T]) sweep(c *cache, keep func(*entry[T]) bool) {
+	l.first = nil
+	for key, e := range l.byKey {
+		e.next = nil
+		if !keep(e) {
+			delete(l.byKey, key)
+			c.nodes--
+			c.keyBytes -= len(key)
+		}
+	}
+}
+
+type scope struct{ metrics level[metric] }
+
+// stream is one point's way to its series.
+type stream struct {
+	s    *series    // of a gauge or a sum
+	h    *histogram // of a histogram
+	seen *deltas    // of a delta stream
+	bad  reason     // why its points are refused, whatever their values
+	// messages is how many lie in its attributes, for the bound on a request.
+	messages int32
+}
+
+// series is one series of the store.
+type series struct {
+	labels labels.Labels
+	same   *series // next one with the same hash
+	ref    storage.SeriesRef
+	epoch  uint64 // of ref and newest
+
+	// newest and value are the newest sample of this epoch that was committed
+	// here; inOrder says that there is one.
+	inOrder bool
+	newest  int64
+	value   float64
+
+	touch    []int32 // rules that select it
+	touchGen uint64
+	touched  bool // touch was asked for
+
+	sum   *runningSum // of a delta stream
+	wrote []int64     // of target_info: its newest times, in order
+	used  int64
+
+	// What follows belongs to the request numbered req.
+	req    uint64
+	owner  *metric // whose points it takes
+	last   int32   // its newest sample in walk.samples, -1 for none
+	lastT  int64
+	ready  bool // a sample was given to the appender
+	readyT int64
+	readyV float64
+}
+
+// lookup returns the series with these labels, made when it is not there. It
+// returns nil when there is no room for one more.
+func (c *cache) lookup(ls labels.Labels) *series {
+	hash := ls.Hash()
+	for s := c.series[hash]; s != nil; s = s.same {
+		if labels.Equal(s.labels, ls) {
+			return s
+		}
+	}
+	if c.nSeries >= c.maxSeries {
+		return nil
+	}
+	s := &series{labels: ls, same: c.series[hash]}
+	c.series[hash] = s
+	c.nSeries++
+	return s
+}
+
+// tidy drops what has not been used for long. It runs between requests only,
+// since a request holds entries.
+func (c *cache) tidy(now int64) {
+	idle := int64(idleAfter)
+	full := c.nSeries >= c.maxSeries || c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes
+	switch {
+	case full && now-c.swept >= 60_000:
+		idle = idleWhenFul
+	case now-c.swept < sweepEvery && c.swept != 0 && now >= c.swept:
+		return
+	}
+	if c.swept == 0 { // nothing can be idle yet
+		c.swept = now
+		return
+	}
+	c.swept = now
+	c.dropStreams(now - idle)
+	if c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes {
+		c.resources, c.nodes, c.keyBytes = level[resource]{}, 0, 0
+	}
+	c.dropSeries(now - idle)
+}
+
+func (c *cache) dropStreams(before int64) {
+	c.resources.sweep(c, func(re *entry[resource]) bool {
+		re.v.scopes.sweep(c, func(se *entry[scope]) bool {
+			se.v.metrics.sweep(c, func(me *entry[metric]) bool {
+				me.v.streams.sweep(c, func(e *entry[stream]) bool { return e.used >= before })
+				return len(me.v.streams.byKey) > 0
+			})
+			return len(se.v.metrics.byKey) > 0
+		})
+		if len(re.v.scopes.byKey) == 0 {
+			return false
+		}
+		if re.v.info != nil { // stays while a resource points to it
+			re.v.info.used = max(re.v.info.used, before)
+		}
+		return true
+	})
+}
+
+func (c *cache) dropSeries(before int64) {
+	for hash, s := range c.series {
+		var kept *series
+		for s != nil {
+			next := s.same
+			if s.used >= before {
+				s.same, kept = kept, s
+			} else {
+				c.nSeries--
+			}
+			s = next
+		}
+		if kept == nil {
+			delete(c.series, hash)
+		} else {
+			c.series[hash] = kept
+		}
+	}
+}

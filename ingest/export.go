@@ -1,0 +1,216 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/otlptranslator"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+)
+
+// Options is what a Receiver is made of.
+type Options struct {
+	// Appendable is the store. The receiver is the only writer of OTLP series,
+	// and holds one lock from the first append to the end of Commit. It keeps
+	// series references for long: one from before the store was opened anew must
+	// be void, not another series.
+	Appendable storage.Appendable
+	// Queryable reads the same store. A late point is compared with what its
+	// series holds at that time, since a TSDB drops the second of two values in
+	// silence there. Nil means Appendable, if that can be queried; if it cannot,
+	// such a drop goes unseen.
+	Queryable storage.Queryable
+	// Sync returns once all that was committed before the call is durable as
+	// configured. Nil means that a commit is enough.
+	Sync func(context.Context) error
+	// Clock is the wall clock of the time gate. Nil means time.Now.
+	Clock func() time.Time
+	// Watch tells the engine which rules' series grew.
+	Watch Watch
+	// OutOfOrder is how far behind the clock, and behind the newest sample of
+	// its own series, a point may be. 0 means 30 min (S0-150).
+	OutOfOrder time.Duration
+	// Ahead is how far ahead of the clock a point may be. 0 means 60 s.
+	Ahead time.Duration
+	// NoTimeGate switches the comparison with the clock off, for replay.
+	NoTimeGate bool
+	// Lookback is the query lookback; target_info is written again once half of
+	// it has passed. 0 means 5 min.
+	Lookback time.Duration
+	// Naming is the translation of names. Empty means
+	// UnderscoreEscapingWithSuffixes (S0-152).
+	Naming otlptranslator.TranslationStrategyOption
+	// Promote lists the resource attributes that become labels of each series.
+	// Nil means k8s.node.name and host.name (S0-151).
+	Promote []string
+	// MaxSeries bounds the series that are remembered; a point of one more is
+	// rejected until others fall idle. 0 means 200,000.
+	MaxSeries int
+	// Registerer takes the receiver's own metrics. Nil means none.
+	Registerer prometheus.Registerer
+	// Logger takes warnings. Nil means none.
+	Logger *slog.Logger
+}
+
+// Watch says which rules select a series and is told when those series grew.
+// All three nil means that nobody watches.
+type Watch struct {
+	// Gen changes when the rule set does.
+	Gen func() uint64
+	// Rules lists the rules that select the series, as small numbers from 0. It
+	// is asked once per series and generation.
+	Rules func(labels.Labels) []int32
+	// Grew is called once per request, right after Commit and before Sync, with
+	// the rules whose series grew, each once, and the newest time in Unix
+	// milliseconds. It must not block. The slice is the callee's to keep.
+	Grew func(rules []int32, newest int64)
+}
+
+const (
+	defaultOutOfOrder = 30 * time.Minute
+	defaultAhead      = 60 * time.Second
+	defaultLookback   = 5 * time.Minute
+	defaultMaxSeries  = 200_000
+)
+
+// Receiver turns OTLP metrics requests into samples. It is safe for concurrent
+// use.
+type Receiver struct {
+	o       Options
+	metrics *metrics
+
+	chanMu   sync.Mutex
+	channels map[string]*Channel
+
+	// mu is held from the first byte of a request to the end of Commit: the
+	// cache, the running sums and the appender have one owner.
+	mu sync.Mutex
+	w  walk
+}
+
+// NewReceiver returns a receiver that writes to o.Appendable.
+func NewReceiver(o Options) *Receiver {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.OutOfOrder == 0 {
+		o.OutOfOrder = defaultOutOfOrder
+	}
+	if o.Ahead == 0 {
+		o.Ahead = defaultAhead
+	}
+	if o.Lookback == 0 {
+		o.Lookback = defaultLookback
+	}
+	if o.MaxSeries == 0 {
+		o.MaxSeries = defaultMaxSeries
+	}
+	if o.Naming == "" {
+		o.Naming = otlptranslator.UnderscoreEscapingWithSuffixes
+	}
+	if o.Promote == nil {
+		o.Promote = []string{"k8s.node.name", "host.name"}
+	}
+	if o.Queryable == nil {
+		o.Queryable, _ = o.Appendable.(storage.Queryable)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), channels: map[string]*Channel{}}
+	r.w = newWalk(&r.o)
+	return r
+}
+
+// Export stores one ExportMetricsServiceRequest in protobuf wire bytes, under
+// the channel name "default". The error is a *DecodeError or an
+// *UnavailableError. The bytes may be reused once it returns.
+func (r *Receiver) Export(ctx context.Context, wire []byte) (Result, error) {
+	return r.Channel("default").Export(ctx, wire)
+}
+
+// ExportJSON is Export for a body in OTLP's JSON mapping.
+func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) {
+	return r.Channel("default").ExportJSON(ctx, body)
+}
+
+// Channel returns the receiver as one channel's way in: the name stands in the
+// receiver's own metrics, never on a series.
+func (r *Receiver) Channel(name string) *Channel {
+	r.chanMu.Lock()
+	defer r.chanMu.Unlock()
+	c := r.channels[name]
+	if c == nil {
+		c = &Channel{r: r, m: r.metrics.channel(name)}
+		r.channels[name] = c
+	}
+	return c
+}
+
+// Channel is one named way into a Receiver. It is safe for concurrent use.
+type Channel struct {
+	r *Receiver
+	m *channelMetrics
+}
+
+// Export is Receiver.Export under the channel's name.
+func (c *Channel) Export(ctx context.Context, wire []byte) (Result, error) {
+	res, err := c.r.store(ctx, c.m, wire)
+	if err != nil {
+		return Result{}, err
+	}
+	// Everything that the answer calls stored must be durable first, also what an
+	// earlier request had committed without being able to say so.
+	if res.Accepted+res.Folded > 0 && c.r.o.Sync != nil {
+		if err := c.r.o.Sync(ctx); err != nil {
+			c.r.forget()
+			return Result{}, &UnavailableError{err}
+		}
+	}
+	return res, nil
+}
+
+// ExportJSON is Receiver.ExportJSON under the channel's name.
+func (c *Channel) ExportJSON(ctx context.Context, body []byte) (Result, error) {
+	wire, err := wireFromJSON(body)
+	if err != nil {
+		return Result{}, err
+	}
+	return c.Export(ctx, wire)
+}
+
+// store takes one request to the end of Commit and tells the watcher.
+func (r *Receiver) store(ctx context.Context, cm *channelMetrics, wire []byte) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, &UnavailableError{err}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := &r.w
+	w.begin()
+	if err := w.request(wire); err != nil {
+		w.undo()
+		return Result{}, err
+	}
+	if err := w.commit(ctx); err != nil {
+		w.undo()
+		return Result{}, &UnavailableError{err}
+	}
+	if rules := w.grown(); len(rules) > 0 {
+		r.o.Watch.Grew(rules, w.newest)
+	}
+	cm.count(&w.tally, w.now, w.newestAccepted)
+	return w.tally.result(), nil
+}
+
+// forget drops what is known of the store's series: their references, and their
+// newest samples.
+func (r *Receiver) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w.cache.epoch++
+}

@@ -1,0 +1,282 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"iter"
+	"math"
+	"strconv"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+)
+
+// histogram is the series of one classic histogram: _count, _sum, and _bucket
+// for each bound and for +Inf.
+type histogram struct {
+	list   []labels.Label // without the metric name
+	bounds string         // wire bytes of the bounds that buckets stand for
+	ready  bool           // count, inf and buckets are there
+	count  *series
+	inf    *series
+	sum    *series   // nil until a point has a sum
+	bucket []*series // nil for a bound of +Inf, which the count stands for
+	filled int       // buckets that have had a count
+}
+
+func (w *walk) newHistogram(attrs []attribute) (*histogram, reason) {
+	list, why := w.naming.pointLabels(w.re.v.base, attrs, labels.BucketLabel)
+	if why != fine {
+		return nil, why
+	}
+	return &histogram{list: list}, fine
+}
+
+// histogramValue is what a HistogramDataPoint says.
+type histogramValue struct {
+	attrs          attributeBytes
+	start, end     uint64 // Unix nanoseconds
+	count          uint64
+	sum            float64
+	hasSum         bool
+	stale          bool
+	counts, bounds numbers
+}
+
+// histogramPoint reads one HistogramDataPoint and queues its samples.
+func (w *walk) histogramPoint(b []byte) error {
+	var v histogramValue
+	if err := w.readHistogram(b, &v); err != nil {
+		return err
+	}
+	e, t, err := w.find(v.end, v.attrs.b)
+	if e == nil || err != nil {
+		return err
+	}
+	m, h := &w.me.v, e.v.h
+	if !v.stale && v.hasSum && (v.sum != v.sum || math.IsInf(v.sum, 0)) {
+		w.tally.reject(notFinite, 1, m.name, "")
+		return nil
+	}
+	changed := h.ready && h.bounds != string(v.bounds.b)
+	if v.stale && len(v.bounds.b) == 0 {
+		changed = false // a marker often comes bare: it ends what is there
+	}
+	if !h.ready || changed {
+		if why := w.layOut(h, v.bounds.b); why != fine {
+			w.tally.reject(why, 1, m.name, "")
+			return nil
+		}
+	}
+	if v.hasSum && h.sum == nil {
+		if h.sum = w.cache.lookup(named(h.list, m.stored+"_sum", noLabel)); h.sum == nil {
+			w.tally.reject(seriesLimit, 1, m.name, "")
+			return nil
+		}
+	}
+	for s := range e.v.all() {
+		if !w.free(m, s) {
+			w.tally.reject(nameCollision, 1, m.name, "")
+			return nil
+		}
+	}
+	switch {
+	case v.stale:
+		w.endHistogram(m, h, t, len(v.counts.b)/8)
+	case m.temporality == temporalityDelta:
+		w.addDeltaHistogram(m, &e.v, t, &v, changed)
+	default:
+		first := len(w.samples)
+		h.each(&v, func(s *series, x float64) { w.sample(m, s, t, x) })
+		w.queue(point{m: m, t: t}, first)
+	}
+	return nil
+}
+
+// readHistogram decodes a point without looking anything up.
+func (w *walk) readHistogram(b []byte, v *histogramValue) error {
+	f := fields{b: b}
+	for from := 0; f.next(); from = len(b) - len(f.b) {
+		var err error
+		switch {
+		case f.num == 9 && f.typ == wireBytes:
+			v.attrs.add(w, b, from, len(b)-len(f.b))
+		case f.num == 3 && f.typ == wireFixed8:
+			v.end = f.val
+		case f.num == 4 && f.typ == wireFixed8:
+			v.count = f.val
+		case f.num == 5 && f.typ == wireFixed8:
+			v.sum, v.hasSum = math.Float64frombits(f.val), true
+		case f.num == 6:
+			err = v.counts.add(&f, &w.counts)
+		case f.num == 7:
+			err = v.bounds.add(&f, &w.bounds)
+		case f.num == 2 && f.typ == wireFixed8:
+			v.start = f.val
+		case f.num == 10 && f.typ == wireVarint:
+			v.stale = f.val&1 != 0
+		case f.num == 8 && f.typ == wireBytes:
+			var n int
+			n, _, err = scan(msgExemplar, f.data, 7)
+			w.messages += n
+		case (f.num == 11 || f.num == 12) && f.typ == wireFixed8: // min, max: no series
+		case f.num <= 12 && f.num != 1:
+			err = undecodable("a field of a histogram point has the wrong wire type")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.broken {
+		return undecodable("a histogram point is cut short or malformed")
+	}
+	return nil
+}
+
+// numbers collects the 8-byte numbers of a repeated field, packed or one by one.
+// One packed field is used where it lies; more are copied together.
+type numbers struct {
+	b      []byte
+	copied bool
+}
+
+func (n *numbers) add(f *fields, scratch *[]byte) error {
+	switch {
+	case f.typ == wireBytes && len(f.data)%8 == 0:
+	case f.typ == wireFixed8:
+	default:
+		return undecodable("a list of numbers has the wrong wire type or length")
+	}
+	if len(n.b) == 0 && f.typ == wireBytes {
+		n.b = f.data
+		return nil
+	}
+	if !n.copied {
+		*scratch, n.copied = append((*scratch)[:0], n.b...), true
+	}
+	if f.typ == wireBytes {
+		*scratch = append(*scratch, f.data...)
+	} else {
+		*scratch = binary.LittleEndian.AppendUint64(*scratch, f.val)
+	}
+	n.b = *scratch
+	return nil
+}
+
+// layOut finds the series for a set of bounds.
+func (w *walk) layOut(h *histogram, bounds []byte) reason {
+	stored := w.me.v.stored
+	made := histogram{list: h.list, bounds: string(bounds), ready: true, sum: h.sum}
+	before := math.Inf(-1)
+	for i := 0; i < len(bounds); i += 8 {
+		bound := math.Float64frombits(binary.LittleEndian.Uint64(bounds[i:]))
+		if !(bound > before) && !(i == 0 && math.IsInf(bound, -1)) {
+			return badHistogram
+		}
+		before = bound
+		if math.IsInf(bound, 1) {
+			made.bucket = append(made.bucket, nil)
+			continue
+		}
+		s := w.bucket(h, stored, strconv.FormatFloat(bound, 'f', -1, 64))
+		if s == nil {
+			return seriesLimit
+		}
+		made.bucket = append(made.bucket, s)
+	}
+	made.inf = w.bucket(h, stored, "+Inf")
+	made.count = w.cache.lookup(named(h.list, stored+"_count", noLabel))
+	if made.inf == nil || made.count == nil {
+		return seriesLimit
+	}
+	*h = made
+	return fine
+}
+
+func (w *walk) bucket(h *histogram, stored, le string) *series {
+	return w.cache.lookup(named(h.list, stored+"_bucket", labels.Label{Name: labels.BucketLabel, Value: le}))
+}
+
+// each hands out the samples of a point, the count first: it stands for the
+// point when the store refuses it.
+func (h *histogram) each(v *histogramValue, do func(*series, float64)) {
+	do(h.count, float64(v.count))
+	if v.hasSum {
+		do(h.sum, v.sum)
+	}
+	var below uint64
+	for i, s := range h.bucket[:min(len(h.bucket), len(v.counts.b)/8)] {
+		below += binary.LittleEndian.Uint64(v.counts.b[8*i:])
+		if s != nil {
+			do(s, float64(below))
+		}
+		h.filled = max(h.filled, i+1)
+	}
+	do(h.inf, float64(v.count))
+}
+
+// all yields the series of a stream, the one that stands for its points first.
+func (st *stream) all() iter.Seq[*series] {
+	return func(yield func(*series) bool) {
+		h := st.h
+		if h == nil {
+			yield(st.s)
+			return
+		}
+		if !yield(h.count) || h.sum != nil && !yield(h.sum) {
+			return
+		}
+		for _, s := range h.bucket {
+			if s != nil && !yield(s) {
+				return
+			}
+		}
+		yield(h.inf)
+	}
+}
+
+// addDeltaHistogram adds a point to the running sums of all its series. Other
+// bounds than before start them anew, as a counter's reset: counts over different
+// bounds do not add up.
+func (w *walk) addDeltaHistogram(m *metric, st *stream, t int64, v *histogramValue, changed bool) {
+	h := st.h
+	if !w.admit(m, st, h.count, deltaPoint{t, v.start, v.end, float64(v.count)}) {
+		return
+	}
+	if changed {
+		for s := range st.all() {
+			w.sumOf(s).v = 0
+		}
+	}
+	first := len(w.samples)
+	written := false
+	h.each(v, func(s *series, x float64) {
+		sum, write := w.accumulate(s, t, x)
+		if write {
+			w.sample(m, s, t, sum)
+			written = written || s == h.count
+		}
+	})
+	if len(w.samples) == first {
+		w.tally.folded++
+		return
+	}
+	w.queue(point{m: m, t: t, delta: true, fold: !written}, first)
+}
+
+// endHistogram queues a stale marker for each series of the histogram that has
+// samples, or would have had with this point's n bucket counts.
+func (w *walk) endHistogram(m *metric, h *histogram, t int64, n int) {
+	marker := math.Float64frombits(value.StaleNaN)
+	first := len(w.samples)
+	w.sample(m, h.count, t, marker)
+	if h.sum != nil {
+		w.sample(m, h.sum, t, marker)
+	}
+	for _, s := range h.bucket[:min(len(h.bucket), max(n, h.filled))] {
+		if s != nil {
+			w.sample(m, s, t, marker)
+		}
+	}
+	w.sample(m, h.inf, t, marker)
+	w.queue(point{m: m, t: t}, first)
+}

@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the receiver's own.
+type metrics struct {
+	points *prometheus.CounterVec
+	lag    *prometheus.HistogramVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		points: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_points_total",
+			Help: "OTLP metric points by channel, by what became of them (accepted, folded, rejected), and why.",
+		}, []string{"channel", "result", "reason"}),
+		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "wattloop_ingest_lag_seconds",
+			Help:    "Age of the newest accepted point of each request when it was stored.",
+			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
+		}, []string{"channel"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.points, m.lag)
+	}
+	return m
+}
+
+// channelMetrics are the same for one channel, without a look-up by name a
+// request.
+type channelMetrics struct {
+	accepted, folded prometheus.Counter
+	rejected         [numReasons]prometheus.Counter
+	lag              prometheus.Observer
+}
+
+func (m *metrics) channel(name string) *channelMetrics {
+	cm := &channelMetrics{
+		accepted: m.points.WithLabelValues(name, "accepted", ""),
+		folded:   m.points.WithLabelValues(name, "folded", ""),
+		lag:      m.lag.WithLabelValues(name),
+	}
+	for why := fine + 1; why < numReasons; why++ {
+		cm.rejected[why] = m.points.WithLabelValues(name, "rejected", why.String())
+	}
+	return cm
+}
+
+// count adds one request. The lag is read off its newest accepted point, since
+// that is what bounds the age of a rate (S0-162).
+func (cm *channelMetrics) count(t *tally, now, newest int64) {
+	cm.accepted.Add(float64(t.accepted))
+	cm.folded.Add(float64(t.folded))
+	for _, why := range t.order {
+		cm.rejected[why].Add(float64(t.rejected[why]))
+	}
+	if newest != math.MinInt64 {
+		// A clock that is behind the sender's is no negative lag.
+		cm.lag.Observe(max(0, float64(now-newest)/1000))
+	}
+}

@@ -1,0 +1,92 @@
+package ingest
+
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// resource is what a resource says of each of its points.
+type resource struct {
+	scopes level[scope]
+	// base are the promoted labels, job and instance; a point cannot change them.
+	base []labels.Label
+	info *series // target_info, nil without one
+	// bad refuses every point: the identity is ambiguous or unfit.
+	bad  reason
+	what string
+}
+
+// newResource decodes a resource that is not in the cache.
+func (w *walk) newResource(b []byte) (resource, error) {
+	n, invalid, err := scan(msgResource, b, 3)
+	w.messages += n
+	if err != nil {
+		return resource{}, err
+	}
+	if invalid {
+		return resource{}, undecodable("a resource attribute is not valid UTF-8")
+	}
+	var r resource
+	attrs := attributes(b, 1)
+	byKey := make(map[string]string, len(attrs))
+	for _, a := range attrs {
+		if old, twice := byKey[a.key]; twice && w.naming.identity[a.key] && old != a.value {
+			r.bad, r.what = labelCollision, "the resource has two values of "+a.key
+		}
+		if _, twice := byKey[a.key]; !twice {
+			byKey[a.key] = a.value
+		}
+	}
+	for _, key := range w.o.Promote {
+		i := slices.IndexFunc(attrs, func(a attribute) bool { return a.key == key })
+		if i < 0 {
+			continue
+		}
+		l, why := w.naming.translate(attrs[i])
+		if why == fine && l.Name != "" && has(r.base, l.Name) {
+			why = labelCollision
+		}
+		switch {
+		case why != fine && r.bad == fine:
+			r.bad, r.what = why, "the resource attribute "+key+" is unfit for a label"
+		case why == fine && l.Name != "":
+			r.base = append(r.base, l)
+		}
+	}
+	r.addTarget("job", job(byKey))
+	r.addTarget("instance", byKey[serviceInstance])
+	if r.bad == fine {
+		w.targetInfo(&r, attrs)
+	}
+	return r, nil
+}
+
+// job is service.name, with service.namespace before it where there is one.
+func job(attrs map[string]string) string {
+	name, ok := attrs[serviceName]
+	if space, both := attrs[serviceNamespace]; ok && both {
+		return space + "/" + name
+	}
+	return name
+}
+
+// addTarget sets one of the two labels that name a target.
+func (r *resource) addTarget(name, value string) {
+	if value == "" {
+		return
+	}
+	if why := unfit(value); why != fine {
+		if r.bad == fine {
+			r.bad, r.what = why, "what makes the label "+name+" of the resource is unfit for one"
+		}
+		return
+	}
+	for i := range r.base {
+		if r.base[i].Name == name { // a promoted attribute called so gives way
+			r.base[i].Value = value
+			return
+		}
+	}
+	r.base = append(r.base, labels.Label{Name: name, Value: value})
+}

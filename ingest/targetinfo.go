@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+)
+
+const targetInfoName = "target_info"
+
+// maxWrote is how many times of a target_info series are remembered: at one
+// every 2.5 min they reach past the out-of-order window.
+const maxWrote = 32
+
+// targetInfo finds the series that carries the attributes of a resource. There is
+// none, as in Prometheus, when nothing but the identity is known, or when neither
+// job nor instance is. An attribute that cannot be a label, or shares its label
+// with another, is left out; a promoted one stands.
+func (w *walk) targetInfo(r *resource, attrs []attribute) {
+	list := slices.Clone(r.base)
+	var more []labels.Label
+	var twice []string
+	others := false
+	for _, a := range attrs {
+		if a.key == serviceName || a.key == serviceNamespace || a.key == serviceInstance {
+			continue
+		}
+		others = true
+		l, why := w.naming.translate(a)
+		switch {
+		case why != fine || l.Name == "" || has(list, l.Name):
+		case has(more, l.Name):
+			twice = append(twice, l.Name)
+		default:
+			more = append(more, l)
+		}
+	}
+	more = slices.DeleteFunc(more, func(l labels.Label) bool { return slices.Contains(twice, l.Name) })
+	slices.SortFunc(more, func(a, b labels.Label) int { return cmp.Compare(a.Name, b.Name) })
+	list = append(list, more[:min(len(more), max(0, maxLabels-len(list)))]...)
+	if others && (has(list, "job") || has(list, "instance")) {
+		r.info = w.cache.lookup(named(list, targetInfoName, labels.Label{}))
+	}
+}
+
+// writeTargetInfo puts a 1 at t, unless one was written less than half the
+// lookback before it. It is the receiver's own series: what becomes of it is in
+// nobody's count.
+func (w *walk) writeTargetInfo(ctx context.Context, app storage.Appender, s *series, t int64) error {
+	half := w.o.Lookback.Milliseconds() / 2
+	at, exact := slices.BinarySearch(s.wrote, t)
+	if exact || at > 0 && t-s.wrote[at-1] < half {
+		return nil
+	}
+	w.open(s)
+	w.infos = append(w.infos, s)
+	w.samples = append(w.samples, sample{s: s, t: t, v: 1})
+	why, err := w.appendSample(ctx, app, &w.samples[len(w.samples)-1])
+	if err != nil || why != fine {
+		return err
+	}
+	if at == 0 && len(s.wrote) == maxWrote {
+		return nil
+	}
+	s.wrote = slices.Insert(s.wrote, at, t)
+	if len(s.wrote) > maxWrote {
+		s.wrote = slices.Delete(s.wrote, 0, 1)
+	}
+	return nil
+}
