@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"pgregory.net/rapid"
 
+	"github.com/wattloop/wattloop/presets/names"
 	"github.com/wattloop/wattloop/sysfs"
 	"github.com/wattloop/wattloop/sysfs/sysfstest"
 )
@@ -154,6 +155,9 @@ func TestShape(t *testing.T) {
 		`],"aggregationTemporality":2,"isMonotonic":true}}]}]}]}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if m, ok := names.Lookup("hw.energy"); !ok || m.Unit != "J" || m.Kind != names.Counter { // S0-91
+		t.Errorf("the table of names has hw.energy as %+v, %v", m, ok)
 	}
 }
 
