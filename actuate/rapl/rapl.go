@@ -52,6 +52,7 @@ func Open(f sysfs.FS) ([]actuate.Device, error) {
 		}
 		p := part{zone: z, long: long}
 		if short, ok := z.Constraint(sysfs.ShortTerm); ok {
+			p.shortFile = short.LimitFile
 			if _, err := d.limit(short.LimitFile); err == nil {
 				p.short = short.LimitFile
 			}
@@ -66,9 +67,10 @@ func Open(f sysfs.FS) ([]actuate.Device, error) {
 
 // part is one zone of a package: the package itself, or one of its dies.
 type part struct {
-	zone  sysfs.Zone
-	long  sysfs.Constraint
-	short string // file of the short-term limit; "" where there is none
+	zone      sysfs.Zone
+	long      sysfs.Constraint
+	short     string // file of the short-term limit; "" where there is none that can be read
+	shortFile string // the same, whether it can be read or not: a restore may name it
 }
 
 // device is one package.

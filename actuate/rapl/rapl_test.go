@@ -303,6 +303,34 @@ func TestShortTermSetByOthersIsNotRaised(t *testing.T) {
 	}
 }
 
+// A device that is opened while the short-term limit cannot be read still gives
+// back what an earlier one saved of it.
+func TestRestoreOfAnUnreadableShortTerm(t *testing.T) {
+	f := server(t)
+	before := sysfstest.Dump(t, f)
+	d := open(t, f, 2)[0]
+	original, err := d.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write(actuate.Setting{Value: 100, Strict: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Faulty.SetRead(zone0+"constraint_1_power_limit_uw", "ENODATA"); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, f, 2)[0]
+	if got := d.Describe(); !got.Writable || len(got.Files) != 1 {
+		t.Errorf("Describe = %+v; want the long-term limit alone", got)
+	}
+	if err := d.Restore(original); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, sysfstest.Dump(t, f)); diff != "" {
+		t.Errorf("after Restore (-want +got):\n%s", diff)
+	}
+}
+
 // Whatever is asked in whatever order, no limit leaves 0..max, none that was not
 // written moves, and the original comes back byte for byte (I2, I4).
 func TestAnyOrderOfSettings(t *testing.T) {

@@ -40,7 +40,7 @@ func (d *device) Restore(state actuate.State) error {
 
 func (d *device) owns(file string) bool {
 	for _, p := range d.parts {
-		if file == p.long.LimitFile || file == p.short && file != "" {
+		if file == p.long.LimitFile || file == p.shortFile && file != "" {
 			return true
 		}
 	}
@@ -54,14 +54,14 @@ func (d *device) order(p part, wanted map[string]uint64) []string {
 	if _, ok := wanted[p.long.LimitFile]; ok {
 		files = append(files, p.long.LimitFile)
 	}
-	target, ok := wanted[p.short]
+	target, ok := wanted[p.shortFile]
 	if !ok {
 		return files
 	}
-	if now, err := d.limit(p.short); err == nil && target < now {
-		return append(files, p.short)
+	if now, err := d.limit(p.shortFile); err == nil && target < now {
+		return append(files, p.shortFile)
 	}
-	return append([]string{p.short}, files...)
+	return append([]string{p.shortFile}, files...)
 }
 
 func (d *device) putBack(file string, want uint64, text string) error {
