@@ -1,0 +1,126 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+const (
+	coveredRateName     = "covered_rate"
+	coveredIncreaseName = "covered_increase"
+)
+
+// minCovered is the least covered time that makes a rate: two flushes a few
+// milliseconds apart prove nothing.
+const minCovered = time.Second
+
+// PromQL finds its functions in two maps of its own, which every engine of the
+// process shares. They are written here, before main, and never again.
+func init() {
+	register(coveredRateName, coveredRate)
+	register(coveredIncreaseName, coveredIncrease)
+}
+
+func register(name string, call promql.FunctionCall) {
+	if _, taken := promql.FunctionCalls[name]; taken || parser.Functions[name] != nil {
+		panic("BUG: PromQL has a function " + name + " already")
+	}
+	parser.Functions[name] = &parser.Function{
+		Name:       name,
+		ArgTypes:   []parser.ValueType{parser.ValueTypeMatrix},
+		ReturnType: parser.ValueTypeVector,
+	}
+	promql.FunctionCalls[name] = call
+}
+
+// coveredRate is covered_rate(v range-vector): the increases between
+// neighbouring samples over the time between them, by the samples' own clocks.
+// It never extrapolates, so it is not low while a series is young or late.
+func coveredRate(_ []promql.Vector, m promql.Matrix, args parser.Expressions, enh *promql.EvalNodeHelper) (promql.Vector, annotations.Annotations) {
+	series := m[0]
+	if len(series.Histograms) > 0 {
+		return enh.Out, refuseHistogram(coveredRateName, series.Metric)
+	}
+	c := cover(series.Floats)
+	if c.time < minCovered {
+		return enh.Out, nil
+	}
+	return append(enh.Out, promql.Sample{F: c.increase / c.time.Seconds()}), nil
+}
+
+// coveredIncrease is covered_increase(v range-vector): the increases between
+// neighbouring samples, from the last sample at or before the window's start.
+// The window alone does not hold that sample, so widen has put the lookback
+// onto the range before this runs, and passes it as the second argument.
+func coveredIncrease(vals []promql.Vector, m promql.Matrix, args parser.Expressions, enh *promql.EvalNodeHelper) (promql.Vector, annotations.Annotations) {
+	series := m[0]
+	if len(args) != 2 {
+		return enh.Out, annotations.New().Add(fmt.Errorf("%w: %s needs an engine of this store", annotations.PromQLWarning, coveredIncreaseName))
+	}
+	sel := args[0].(*parser.MatrixSelector)
+	lookback := time.Duration(vals[0][0].F * float64(time.Second))
+	window := sel.Range - lookback
+	start := enh.Ts - (window + sel.VectorSelector.(*parser.VectorSelector).Offset).Milliseconds()
+
+	for _, h := range series.Histograms {
+		if h.T > start {
+			return enh.Out, refuseHistogram(coveredIncreaseName, series.Metric)
+		}
+	}
+	points := series.Floats
+	for len(points) > 1 && points[1].T <= start {
+		points = points[1:]
+	}
+	c := cover(points)
+	if c.intervals == 0 || points[len(points)-1].T <= start {
+		return enh.Out, nil
+	}
+	return append(enh.Out, promql.Sample{F: c.increase}), nil
+}
+
+// covered is what a series of samples proves about a counter.
+type covered struct {
+	increase  float64
+	time      time.Duration // of the intervals that did not go back
+	intervals int           // between finite samples, those that went back included
+}
+
+// cover walks the samples, oldest first. An interval in which the counter went
+// back tells neither how far it rose nor for how long, and one that ends on NaN
+// or Inf tells nothing: both count in neither sum. What rises without a break
+// is taken as last minus first, which is the same sum with less rounding.
+func cover(points []promql.FPoint) covered {
+	var c covered
+	first := 0
+	for i := range points {
+		if i+1 < len(points) {
+			from, to := points[i].F, points[i+1].F
+			finite := isFinite(from) && isFinite(to)
+			if finite {
+				c.intervals++
+			}
+			if finite && to >= from {
+				continue
+			}
+		}
+		if first < i {
+			c.increase += points[i].F - points[first].F
+			c.time += time.Duration(points[i].T-points[first].T) * time.Millisecond
+		}
+		first = i + 1
+	}
+	return c
+}
+
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func refuseHistogram(function string, metric labels.Labels) annotations.Annotations {
+	return annotations.New().Add(fmt.Errorf("%w: %s takes no histograms: %s", annotations.PromQLWarning, function, metric.Get(model.MetricNameLabel)))
+}

@@ -1,0 +1,8 @@
+// Package store keeps the samples and answers queries: Prometheus's TSDB and
+// PromQL engine, embedded. It says when a sample is durable, stops taking
+// samples after a failed write until it has been reopened, and adds two
+// functions to PromQL, covered_rate and covered_increase.
+//
+// It knows nothing of OTLP, rules or hardware, and nothing else of this
+// program imports the TSDB.
+package store

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+const (
+	intervalSpan    = time.Hour
+	intervalSamples = 20
+)
+
+// Interval measures how often the series of a selector get a sample: of each
+// series the median gap between its newest 20 samples of the hour before ts
+// (Unix milliseconds), of those the largest. 0 means unknown: no series has two
+// samples. Errors are *QueryError.
+func (db *DB) Interval(ctx context.Context, selector string, ts int64) (time.Duration, error) {
+	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(selector)
+	if err != nil {
+		return 0, badData(err)
+	}
+	var largest int64
+	err = db.run(ctx, func(ctx context.Context, qs storage.Queryable) error {
+		from := ts - intervalSpan.Milliseconds()
+		q, err := qs.Querier(from, ts)
+		if err != nil {
+			return err
+		}
+		defer q.Close()
+		set := q.Select(ctx, false, &storage.SelectHints{Start: from, End: ts}, matchers...)
+		var it chunkenc.Iterator
+		for set.Next() {
+			it = set.At().Iterator(it)
+			gap, err := medianGap(it)
+			if err != nil {
+				return err
+			}
+			largest = max(largest, gap)
+		}
+		return set.Err()
+	})
+	return time.Duration(largest) * time.Millisecond, err
+}
+
+// medianGap is in milliseconds; 0 for fewer than two samples.
+func medianGap(it chunkenc.Iterator) (int64, error) {
+	var ring [intervalSamples]int64
+	n := 0
+	for vt := it.Next(); vt != chunkenc.ValNone; vt = it.Next() {
+		t := it.AtT()
+		if vt == chunkenc.ValFloat {
+			if _, v := it.At(); value.IsStaleNaN(v) {
+				continue
+			}
+		}
+		ring[n%intervalSamples] = t
+		n++
+	}
+	if n < 2 {
+		return 0, it.Err()
+	}
+	newest := ring[:min(n, intervalSamples)]
+	slices.Sort(newest)
+	gaps := make([]int64, len(newest)-1)
+	for i := range gaps {
+		gaps[i] = newest[i+1] - newest[i]
+	}
+	slices.Sort(gaps)
+	return (gaps[(len(gaps)-1)/2] + gaps[len(gaps)/2]) / 2, it.Err()
+}
