@@ -1,0 +1,194 @@
+package warden
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wattloop/wattloop/actuate"
+)
+
+// ErrNotRunning is returned where only a living warden can answer.
+var ErrNotRunning = errors.New("no warden is running")
+
+// Report says what became of every device when a person asked for the
+// originals.
+type Report struct {
+	Devices []Restored `json:"devices"`
+	Latched bool       `json:"latched"` // every control is held back until Resume
+	Living  bool       `json:"living"`  // a running warden did it
+}
+
+// err names the devices that could not be given back.
+func (r Report) err() error {
+	var errs []error
+	for _, d := range r.Devices {
+		if d.Result == actuate.Error {
+			errs = append(errs, fmt.Errorf("warden: %s: %s", d.Device, d.Message))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RestoreAll gives every device its original back and holds every control back
+// until Resume, unless noLatch says otherwise. Where a warden lives it is asked
+// to; where none does, this process takes its place for the moment. It tries
+// until ctx ends, within five seconds where ctx has no end of its own.
+//
+// With noLatch, which is for the end of the service, caps that a clean stop
+// left standing (on_stop: hold) or that a warden has just handed over stay.
+//
+// The error names the devices that were not given back; the report is good
+// with it. Only the paths, Devices, Clock, BootID and Log of o are used, and
+// Fault by tests.
+func RestoreAll(ctx context.Context, o Options, noLatch bool) (Report, error) {
+	ctx, cancel := withLimit(ctx, stopLimit)
+	defer cancel()
+	w, err := open(o)
+	if errors.Is(err, ErrLocked) {
+		return askRestore(ctx, o.RunPath, noLatch, err)
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	defer w.close()
+	var latchErr error
+	if !noLatch {
+		latchErr = w.latch.close()
+	}
+	results := w.takeOverAll(inheritance{
+		handover: noLatch && w.intents.tokenFresh(w.boot, w.opt.Clock()), kept: noLatch, alone: true,
+	})
+	for i, k := range w.knobs {
+		if r := results[i]; r.Result == actuate.Error && r.Reason == actuate.ReasonRestoreFailed {
+			results[i] = k.giveBackUntil(ctx, false)
+		}
+	}
+	w.report("caps restore", results)
+	report := Report{Devices: results, Latched: w.latch.closed()}
+	return report, errors.Join(latchErr, report.err())
+}
+
+func askRestore(ctx context.Context, runPath string, noLatch bool, locked error) (Report, error) {
+	req := request{Op: opRestore, NoLatch: noLatch}
+	if end, ok := ctx.Deadline(); ok {
+		req.DeadlineMS = max(time.Until(end).Milliseconds()-200, 1) // the answer needs its time too
+	}
+	a, err := ask(ctx, runPath, req)
+	if errors.Is(err, ErrNotRunning) {
+		return Report{}, errors.Join(locked, err) // it starts or ends just now
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	if a.Report == nil {
+		return Report{}, a.err()
+	}
+	return *a.Report, a.err()
+}
+
+// Resume ends the latch of RestoreAll, and the standstill of devices whose
+// originals were lost.
+func Resume(ctx context.Context, o Options) error {
+	ctx, cancel := withLimit(ctx, stopLimit)
+	defer cancel()
+	w, err := open(o)
+	if errors.Is(err, ErrLocked) {
+		a, err := ask(ctx, o.RunPath, request{Op: opResume})
+		return errors.Join(err, a.err())
+	}
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	return w.resume()
+}
+
+// List asks the living warden for its state; ErrNotRunning when there is none.
+func List(ctx context.Context, runPath string) (Status, error) {
+	ctx, cancel := withLimit(ctx, stopLimit)
+	defer cancel()
+	a, err := ask(ctx, runPath, request{Op: opList})
+	if err != nil {
+		return Status{}, err
+	}
+	if a.Status == nil {
+		return Status{}, errors.Join(errors.New("warden: an answer without a status"), a.err())
+	}
+	return *a.Status, a.err()
+}
+
+// Handover has the living warden end and leave its caps standing, for a
+// successor that starts within 30 s. One that comes later gives them back.
+func Handover(ctx context.Context, runPath string) error {
+	ctx, cancel := withLimit(ctx, stopLimit)
+	defer cancel()
+	a, err := ask(ctx, runPath, request{Op: opHandover})
+	return errors.Join(err, a.err())
+}
+
+func (a answer) err() error {
+	if a.Error == "" {
+		return nil
+	}
+	return errors.New(a.Error)
+}
+
+// ask sends one request to the living warden. A warden that has its lock but
+// not yet its socket is waited for.
+func ask(ctx context.Context, runPath string, req request) (answer, error) {
+	dir := filepath.Join(runPath, "warden")
+	conn, err := dial(ctx, dir)
+	if err != nil {
+		return answer{}, fmt.Errorf("warden: %s: %w", filepath.Join(dir, socketName), err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	var a answer
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
+		return a, fmt.Errorf("warden: ask: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return a, fmt.Errorf("warden: answer: %w", err)
+	}
+	return a, nil
+}
+
+func dial(ctx context.Context, dir string) (net.Conn, error) {
+	for tries := 0; ; tries++ {
+		var conn net.Conn
+		err := shortPath(dir, func(short string) (err error) {
+			conn, err = (&net.Dialer{}).DialContext(ctx, "unix", short)
+			return err
+		})
+		missing := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
+		switch {
+		case err == nil:
+			return conn, nil
+		case missing && (tries == 5 || ctx.Err() != nil):
+			return nil, ErrNotRunning
+		case !missing:
+			return nil, err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// withLimit bounds a ctx that has no end of its own.
+func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, limit)
+}

@@ -1,0 +1,145 @@
+package warden
+
+import (
+	"fmt"
+
+	"github.com/wattloop/wattloop/actuate"
+)
+
+// settle brings the device to what the claims say: the tightest of them, or
+// the original when there is none left. What fails is tried again at retryAt,
+// for ever; a claim of efficiency that cannot be had is dropped.
+func (k *knob) settle() {
+	for {
+		c := k.governing()
+		if c == nil {
+			if k.ours() {
+				k.giveBack()
+			}
+			return
+		}
+		if k.dirty || k.pending || k.standing != c.value {
+			if err := k.put(c); err != nil {
+				k.log.Error("cap could not be set", "control", c.control, "value", c.value, "err", err)
+				if !c.protects() {
+					k.live = nil
+					continue
+				}
+				k.alarm, k.state = actuate.ReasonWriteFailed, k.settled()
+				k.later()
+				return
+			}
+		}
+		k.done()
+		k.alarm, k.state = "", k.settled()
+		k.poke()
+		return
+	}
+}
+
+// giveBack brings the original back, unless somebody else has changed the
+// device meanwhile: then it is theirs.
+func (k *knob) giveBack() {
+	if k.state != actuate.StateRestoreFailed {
+		k.state = actuate.StateRestoring
+		k.publish()
+	}
+	st, err := k.read()
+	switch {
+	case err != nil && gone(err):
+		k.lose()
+		return
+	case err == nil && k.same(st, *k.original):
+		k.close("original stands")
+		return
+	case err == nil && !k.dirty && !k.near(st.Value, k.applied.Value) && !k.near(st.Value, k.original.Value):
+		k.leave(st)
+		return
+	}
+	if err := k.restore(); err != nil {
+		if k.state != actuate.StateRestoreFailed {
+			k.log.Error("original could not be given back: trying again until it can", "original", k.original.Value, "err", err)
+		}
+		k.alarm, k.state = actuate.ReasonRestoreFailed, actuate.StateRestoreFailed
+		k.later()
+		return
+	}
+	k.close("original given back")
+}
+
+// restore writes the original and reads it back.
+func (k *knob) restore() error {
+	if err := k.intents.write(k.record(phaseRestoring, k.governing())); err != nil {
+		k.log.Warn("restore not recorded", "err", err) // the original matters more
+	}
+	k.dirty = true
+	original := *k.original
+	if err := k.tryAgain(func() error { return k.dev.Restore(original) }); err != nil {
+		return fmt.Errorf("warden: %s: restore %g %s: %w", k.desc.ID, original.Value, k.desc.Unit, err)
+	}
+	k.opt.Fault(FaultMidRestore)
+	if _, err := k.readBack(func(st actuate.State) bool { return k.same(st, original) }); err != nil {
+		return err
+	}
+	k.opt.Fault(FaultRestored)
+	return nil
+}
+
+// close ends the entry in the journal: nothing of ours is on the device.
+func (k *knob) close(why string) {
+	k.log.Info(why, "value", k.original.Value)
+	k.forget()
+	k.state, k.alarm = actuate.StateArmed, ""
+}
+
+// forget drops all that is known of our values on the device. Where the journal
+// cannot be written the entry stays open, which is harmless: it is closed
+// before the next one is opened, or by the next start.
+func (k *knob) forget() {
+	if err := k.journal.close(k.desc.ID); err != nil {
+		k.unclosed = true
+		k.log.Error("journal entry not closed", "err", err)
+	} else if err := k.intents.remove(k.desc.ID); err != nil {
+		k.log.Warn("intent record not removed", "err", err)
+	}
+	k.original, k.live, k.held = nil, nil, nil
+	k.standing, k.applied, k.dirty = 0, actuate.State{}, false
+	k.done()
+}
+
+// restoreNow gives the device back whatever the claims say, for a person or at
+// the end of the warden. With keep, a claim of protection with on_stop: hold
+// stays on the device, recorded as kept.
+func (k *knob) restoreNow(keep bool) Restored {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.publish()
+	r := Restored{Device: k.desc.ID, Name: k.desc.Name, Unit: k.desc.Unit, Result: actuate.None}
+	if !k.ours() {
+		r.Value = k.current.Value
+		return r
+	}
+	if c := k.governing(); keep && c != nil && c.protects() && c.onStop == actuate.OpHold && !k.dirty {
+		rec := k.standingRecord()
+		rec.Kept = true
+		if err := k.intents.write(rec); err == nil {
+			r.Result, r.Reason, r.Value = actuate.Applied, actuate.ReasonHolding, k.current.Value
+			r.Message = c.control + ": on_stop: hold"
+			return r
+		}
+	}
+	k.live, k.held = nil, nil
+	k.giveBack()
+	r.Value = k.current.Value
+	switch k.state {
+	case actuate.StateArmed:
+		r.Result, r.Reason = actuate.Applied, actuate.ReasonRestored
+	case actuate.StateGone:
+		r.Result, r.Reason, r.Message = actuate.Error, actuate.ReasonGone, k.desc.ID+": unplugged"
+	case actuate.StateExternal, actuate.StateContested:
+		r.Reason, r.Message = k.alarm, k.alarmText()
+	default:
+		r.Result, r.Reason, r.Message = actuate.Error, k.alarm, k.alarmText()
+	}
+	return r
+}
