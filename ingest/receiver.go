@@ -1,0 +1,152 @@
+package ingest
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+)
+
+// Server answers OTLP over HTTP and gRPC for one channel of a Receiver. Both
+// transports meet in Channel.Export and share one bound on the bytes in flight.
+// It opens no listener itself, and is safe for concurrent use.
+type Server struct {
+	channel  *Channel
+	inFlight admission
+	requests *prometheus.CounterVec
+
+	buffers   sync.Pool // *bytes.Buffer
+	inflaters sync.Pool // *gzip.Reader
+}
+
+// channelName is the one channel of this version.
+const channelName = "default"
+
+// NewServer returns the transports of r's channel "default". It registers a
+// counter of requests, so it is called once for a receiver.
+func NewServer(r *Receiver) *Server {
+	s := &Server{
+		channel:  r.Channel(channelName),
+		inFlight: admission{limit: 64 << 20},
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_requests_total",
+			Help: "OTLP requests by channel, transport and answer: ok, partial, or the gRPC code of the refusal.",
+		}, []string{"channel", "transport", "answer"}),
+	}
+	if r.o.Registerer != nil {
+		r.o.Registerer.MustRegister(s.requests)
+	}
+	return s
+}
+
+// HTTP returns a server for OTLP/HTTP with bounded headers and bounded patience
+// for slow clients. The caller gives it a listener, see LimitListener.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		// Longer than ReadTimeout, since it starts with it and the ack waits for
+		// an fsync; it ends a client that sends and never reads its answers.
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    60 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(s.channel.r.o.Logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// Handler serves POST /v1/metrics and POST /api/v1/otlp/v1/metrics, OTLP/HTTP in
+// protobuf and JSON. /v1/traces and /v1/logs are answered with a partial success
+// that rejects everything and says why; other paths with 404. Every answer is in
+// the request's encoding, and an error is a google.rpc.Status.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, g := range signals {
+		serve := func(w http.ResponseWriter, req *http.Request) { s.serveHTTP(w, req, g) }
+		mux.HandleFunc(g.path, serve)
+		mux.HandleFunc("/api/v1/otlp"+g.path, serve)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		s.refuse(w, req, encodingOf(req.Header), answerNoPath,
+			"ingest: no such path: OTLP metrics go to /v1/metrics")
+	})
+	return mux
+}
+
+func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
+	enc := encodingOf(req.Header)
+	if req.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, req, enc, answerMethod, fmt.Sprintf("ingest: %s: only POST is served", g.path))
+		return
+	}
+	if enc == encodingUnknown {
+		w.Header().Set("Accept-Post", "application/x-protobuf, application/json")
+		s.refuse(w, req, enc, answerUnknownType, "ingest: Content-Type: want application/x-protobuf or application/json")
+		return
+	}
+	gzipped, ok := compressed(req.Header)
+	if !ok {
+		w.Header().Set("Accept-Encoding", "gzip")
+		s.refuse(w, req, enc, answerUnknownType, "ingest: Content-Encoding: want gzip or identity, once")
+		return
+	}
+	weight := int64(1)
+	if enc == encodingJSON {
+		weight = jsonWeight
+	}
+	b, err := s.readBody(req, gzipped, weight)
+	if err != nil {
+		s.refuse(w, req, enc, answerTo(err), err.Error())
+		return
+	}
+	defer s.release(b)
+	p, err := g.export(s, req.Context(), enc, b.buf.Bytes())
+	if err != nil {
+		s.refuse(w, req, enc, answerTo(err), err.Error())
+		return
+	}
+	s.count("http", p.answer())
+	p.writeHTTP(w, enc, g.rejected)
+}
+
+// refuse answers a request that was not taken, and counts it. It reads on first,
+// within bounds: a client that is still sending when its connection is closed
+// sees a broken connection in place of its answer, and sends the same again.
+func (s *Server) refuse(w http.ResponseWriter, req *http.Request, enc encoding, a answer, message string) {
+	if req.Header.Get("Expect") == "" { // else the body comes only if it is asked for
+		_, _ = io.CopyN(io.Discard, req.Body, maxBody)
+	}
+	s.count("http", wordOf(a.code))
+	a.writeHTTP(w, enc, message)
+}
+
+func (s *Server) count(transport, answer string) {
+	s.requests.WithLabelValues(channelName, transport, answer).Inc()
+}
+
+// wordOf is a gRPC code as a label value.
+func wordOf(c codes.Code) string {
+	switch c {
+	case codes.InvalidArgument:
+		return "invalid_argument"
+	case codes.ResourceExhausted:
+		return "resource_exhausted"
+	case codes.Unavailable:
+		return "unavailable"
+	case codes.DeadlineExceeded:
+		return "deadline_exceeded"
+	case codes.Canceled:
+		return "cancelled"
+	case codes.Unimplemented:
+		return "unimplemented"
+	case codes.NotFound:
+		return "not_found"
+	}
+	return "internal"
+}

@@ -1,0 +1,123 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip" // OTLP clients may compress
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// maxMessage bounds one gRPC message, compressed and decompressed.
+const maxMessage = 4 << 20
+
+// GRPC returns a server for OTLP/gRPC: the three Export methods and nothing
+// else, no reflection. The caller gives it a listener, see LimitListener, and
+// ends it with GracefulStop or Stop.
+func (s *Server) GRPC() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(16),
+		grpc.MaxHeaderListSize(16<<10),
+		grpc.ConnectionTimeout(5*time.Second),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             10 * time.Second,
+			PermitWithoutStream: true,
+		}),
+		// The grace ends a stream that was opened and never sends its message.
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle:     5 * time.Minute,
+			MaxConnectionAge:      30 * time.Minute,
+			MaxConnectionAgeGrace: 15 * time.Second,
+		}),
+		grpc.WaitForHandlers(true),
+	)
+	for _, sig := range signals {
+		g.RegisterService(&grpc.ServiceDesc{
+			ServiceName: sig.service,
+			HandlerType: (*any)(nil),
+			Methods: []grpc.MethodDesc{{
+				MethodName: "Export",
+				Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+					return s.serveGRPC(ctx, decode, sig)
+				},
+			}},
+		}, s)
+	}
+	return g
+}
+
+func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal) (any, error) {
+	var req rawMessage
+	if err := decode(&req); err != nil {
+		st := status.Convert(err)
+		if st.Code() == codes.Internal {
+			// The library's word for bytes that do not decompress; OTLP's is
+			// INVALID_ARGUMENT.
+			st = answerUndecodable.grpcStatus(st.Message())
+		}
+		s.count("grpc", wordOf(st.Code()))
+		return nil, st.Err()
+	}
+	defer req.buf.Free()
+	p, err := s.exportGRPC(ctx, req.buf.ReadOnlyData(), g)
+	if err != nil {
+		a := answerTo(err)
+		s.count("grpc", wordOf(a.code))
+		return nil, a.grpcStatus(err.Error()).Err()
+	}
+	s.count("grpc", p.answer())
+	return p.wire(), nil
+}
+
+// exportGRPC counts the message as in flight: it is in memory already, at most
+// maxMessage for each stream, and what reading it costs comes on top.
+func (s *Server) exportGRPC(ctx context.Context, wire []byte, g signal) (partial, error) {
+	n := int64(len(wire))
+	if !s.inFlight.take(n) {
+		return partial{}, errBusy
+	}
+	defer s.inFlight.give(n)
+	return g.export(s, ctx, encodingProtobuf, wire)
+}
+
+// answer is p as a label value.
+func (p partial) answer() string {
+	if p == (partial{}) {
+		return "ok"
+	}
+	return "partial"
+}
+
+// rawMessage holds the bytes of one request as they came.
+type rawMessage struct{ buf mem.Buffer }
+
+// rawCodec hands requests on without decoding them and takes answers that are
+// encoded already. It goes by the name of the codec that it stands for.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+
+// Unmarshal keeps a reference to the bytes; who holds the message frees it.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(*rawMessage)
+	if !ok {
+		return fmt.Errorf("ingest: BUG: cannot receive into %T", v)
+	}
+	m.buf = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	return nil
+}
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	wire, ok := v.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("ingest: BUG: cannot send a %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(wire)}, nil
+}
