@@ -17,6 +17,7 @@ type sample struct {
 	s    *series
 	t    int64
 	v    float64
+	is   presence
 	done bool // the appender has it
 }
 
@@ -118,28 +119,23 @@ func (w *walk) committed(sm *sample) {
 	}
 }
 
+// presence is what is known of a series at the time of a sample.
+type presence uint8
+
+const (
+	unknown presence = iota
+	absent
+	same  // the very sample is there
+	other // another value is
+)
+
 // appendPoint appends the samples of one point, all or, but for a store that
 // refuses one of them by itself, none.
 func (w *walk) appendPoint(ctx context.Context, app storage.Appender, p *point) error {
-	samples := w.samples[p.first : p.first+p.n]
-	why := fine
-	for i := range samples {
-		sm := &samples[i]
-		if len(samples) > 1 && w.clashes(sm) {
-			why = duplicate
-			break
-		}
-	}
-	for i := range samples {
-		if why != fine {
-			break
-		}
-		var err error
-		if why, err = w.appendSample(ctx, app, &samples[i]); err != nil {
-			return err
-		}
-	}
+	why, err := w.appendSamples(ctx, app, w.samples[p.first:p.first+p.n])
 	switch {
+	case err != nil:
+		return err
 	case p.fold, p.delta && why != fine:
 		w.tally.folded++
 	case why != fine:
@@ -155,47 +151,74 @@ func (w *walk) appendPoint(ctx context.Context, app storage.Appender, p *point) 
 	return nil
 }
 
-// clashes reports whether the series is known to hold another value at the time
-// of the sample.
-func (w *walk) clashes(sm *sample) bool {
-	s := sm.s
-	if s.ready && s.readyT == sm.t {
-		return !sameValue(s.readyV, sm.v)
+func (w *walk) appendSamples(ctx context.Context, app storage.Appender, samples []sample) (why reason, err error) {
+	for i := range samples {
+		sm := &samples[i]
+		if sm.is = w.look(ctx, sm, len(samples) > 1); sm.is == other {
+			return duplicate, nil
+		}
 	}
-	return s.epoch == w.cache.epoch && s.inOrder && s.newest == sm.t && !sameValue(s.value, sm.v)
+	for i := range samples {
+		if why, err = w.appendSample(ctx, app, &samples[i]); why != fine || err != nil {
+			return why, err
+		}
+	}
+	return fine, nil
+}
+
+// look finds out what the series holds at the time of the sample: a second value
+// there would vanish in the store without an error when it is late or comes in the
+// same commit. ask puts the question to the store where the answer is not at hand.
+func (w *walk) look(ctx context.Context, sm *sample, ask bool) presence {
+	s := sm.s
+	if s.epoch != w.cache.epoch {
+		s.epoch, s.ref, s.inOrder = w.cache.epoch, 0, false
+	}
+	found, v := true, 0.0
+	switch {
+	case s.ready && s.readyT == sm.t:
+		v = s.readyV
+	case s.inOrder && sm.t > s.newest:
+		found = false
+	case s.inOrder && sm.t == s.newest:
+		// The same once more does no harm, and brings back what was lost before it
+		// was durable.
+		if v = s.value; sameValue(v, sm.v) {
+			found = false
+		}
+	case s.inOrder || ask:
+		v, found = w.stored(ctx, sm)
+	default:
+		return unknown
+	}
+	switch {
+	case !found:
+		return absent
+	case sameValue(v, sm.v):
+		return same
+	}
+	return other
 }
 
 // sameValue compares as the store does.
 func sameValue(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 
-// appendSample appends one sample or says why not. The store is asked for less
-// than it tells: a second value at one time vanishes there without an error when
-// it is late or comes in the same commit, so both are looked for here.
+// appendSample appends one sample or says why not.
 func (w *walk) appendSample(ctx context.Context, app storage.Appender, sm *sample) (reason, error) {
-	s := sm.s
-	if s.epoch != w.cache.epoch {
-		s.epoch, s.ref, s.inOrder = w.cache.epoch, 0, false
-	}
-	if w.clashes(sm) {
-		return duplicate, nil
-	}
-	if s.ready && s.readyT == sm.t {
-		return fine, nil // it is there
-	}
-	late := s.inOrder && sm.t < s.newest
-	if !late {
-		// What is in order needs no question. A series that was not met since the
-		// store was opened is asked whether it is.
-		ref, err := w.appendAs(app, sm, !s.inOrder)
-		if late = !s.inOrder && errors.Is(err, storage.ErrOutOfOrderSample); !late {
+	if sm.is == unknown {
+		// A series that was not met since the store was opened: the store is asked
+		// whether the sample is late.
+		ref, err := w.appendAs(app, sm, true)
+		if !errors.Is(err, storage.ErrOutOfOrderSample) {
 			return w.appendedAs(sm, ref, err)
 		}
+		sm.is = w.look(ctx, sm, true)
 	}
-	if v, found := w.stored(ctx, sm); found {
-		if !sameValue(v, sm.v) {
-			return duplicate, nil
-		}
+	switch sm.is {
+	case same:
 		return fine, nil
+	case other:
+		return duplicate, nil
 	}
 	ref, err := w.appendAs(app, sm, false)
 	return w.appendedAs(sm, ref, err)

@@ -37,22 +37,31 @@ func newBed(t *testing.T, change func(*Options)) *bed {
 	o := tsdb.DefaultOptions()
 	o.OutOfOrderTimeWindow = (30 * time.Minute).Milliseconds()
 	o.RetentionDuration = 0
+	o.StripeSize = 64
+	o.WALSegmentSize = -1 // no log: what is here dies with the test
 	db, err := tsdb.Open(t.TempDir(), nil, nil, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	b := &bed{t: t, db: db, now: base}
+	t.Cleanup(b.close)
 	options := Options{Appendable: db, Queryable: db, Clock: func() time.Time { return time.UnixMilli(b.now) }}
 	if change != nil {
 		change(&options)
 	}
 	b.r = NewReceiver(options)
 	return b
+}
+
+// close may be called before the test ends.
+func (b *bed) close() {
+	if b.db == nil {
+		return
+	}
+	if err := b.db.Close(); err != nil {
+		b.t.Error(err)
+	}
+	b.db = nil
 }
 
 // at moves the clock to T0 + seconds.

@@ -58,7 +58,7 @@ func (w *walk) writeTargetInfo(ctx context.Context, app storage.Appender, s *ser
 	w.open(s)
 	w.infos = append(w.infos, s)
 	w.samples = append(w.samples, sample{s: s, t: t, v: 1})
-	why, err := w.appendSample(ctx, app, &w.samples[len(w.samples)-1])
+	why, err := w.appendSamples(ctx, app, w.samples[len(w.samples)-1:])
 	if err != nil || why != fine {
 		return err
 	}
