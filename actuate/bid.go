@@ -34,8 +34,8 @@ func (b *bid) engage() {
 	}
 	if b.kind == Set {
 		if b.claim == nil {
-			b.claim = k.claim(in.owner())
-			b.claim.intent, b.claim.named = *in, true
+			b.claim = k.claim(in)
+			b.claim.named = true
 		}
 		b.claim.engaged = true
 		b.want = k.clamp(k.sign * in.Value)
@@ -108,8 +108,15 @@ func (b *bid) end() {
 			c.latched = never
 		}
 	}
-	if !b.owns() {
-		b.rest(b.verdict)
+	if b.owns() {
+		return
+	}
+	b.rest(b.verdict)
+	if b.knob.returning() && !b.knob.gone {
+		b.out.Ended = false
+		if b.knob.state.State == StateRestoreFailed && !b.verdict.given() {
+			b.verdict = verdict{Error, ReasonRestoreFailed, "the original could not be given back yet; the warden goes on trying"}
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (g *Governor) carryOut(ctx context.Context, knobs []*knob) {
 		if m == nil {
 			continue
 		}
-		if m.verdict.given() {
+		if m.verdict.given() && !m.bid.verdict.given() {
 			m.bid.verdict = m.verdict
 		}
 		if m.cmd.Op != "" {

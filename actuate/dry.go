@@ -83,8 +83,8 @@ func (s *DeviceState) apply(c Command) Reply {
 		s.Granted, s.Clamped, s.State = s.Current, s.Current != c.Value, StateApplied
 		s.Owner, s.Key, s.Purpose, s.OnStop, s.SafeCap = c.Control, c.Key, c.Purpose, c.OnStop, c.SafeCap
 		s.LeaseMillis = c.TTLMillis
-	case c.Op == OpRenew && owned && s.State == StateApplied:
-		r.Reason = ReasonUnchanged
+	case c.Op == OpRenew && owned:
+		s.State, s.LeaseMillis, r.Reason = StateApplied, c.TTLMillis, ReasonUnchanged
 	case c.Op == OpHold && owned:
 		s.State, s.LeaseMillis, r.Reason = StateHolding, 0, ReasonHolding
 	case c.Op == OpRelease && owned:

@@ -50,7 +50,7 @@ func (k *knob) flaps(m *move) bool {
 	}
 	m.turns = k.heading != 0 && k.heading != m.heading
 	c := m.turner
-	if !m.turns || k.now < c.latched || k.pace.Reversals == 0 || len(c.recent(k.now)) < k.pace.Reversals {
+	if !m.turns || m.bid.kind == Restore || k.now < c.latched || k.pace.Reversals == 0 || len(c.recent(k.now)) < k.pace.Reversals {
 		return false
 	}
 	for _, b := range k.bids {

@@ -168,7 +168,7 @@ func statuses(states []DeviceState, outcomes []Outcome) []DeviceStatus {
 		for _, o := range outcomes {
 			switch {
 			case o.Device != s.ID:
-			case o.Reason == ReasonOverridden:
+			case o.Result == Blocked && o.Reason == ReasonOverridden:
 				st.Overridden = append(st.Overridden, o.Control+o.Key)
 			case st.Result == None || o.Control == s.Owner && o.Key == s.Key:
 				st.Desired, st.Applied = o.Desired, o.Applied

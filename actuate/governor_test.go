@@ -400,6 +400,15 @@ func TestReleaseRampsUp(t *testing.T) {
 		r.is(0.1, "release rapl:package-0 a", "a cpu0 applied/restored 250 ended", want("a", 150, kind(actuate.Restore)))
 		r.is(0.2, "", "a cpu0 none/not_engaged ended", want("a", 150, kind(actuate.Restore)))
 	})
+	t.Run("until the original is back, nothing has ended", func(t *testing.T) {
+		r := newRun(t, cpu(0))
+		r.step(0, want("a", 150))
+		r.link.cmds()
+		r.link.edit = func(ds []actuate.DeviceState) { ds[0].State, ds[0].Owner = actuate.StateRestoreFailed, "" }
+		r.is(5, "", "a cpu0 error/restore_failed", want("a", 150, kind(actuate.Restore)))
+		r.link.edit = func(ds []actuate.DeviceState) { ds[0].State, ds[0].Owner = actuate.StateRestoring, "" }
+		r.is(6, "", "a cpu0 none/not_engaged", want("a", 150, kind(actuate.Release)))
+	})
 	t.Run("a restore that fails is tried again", func(t *testing.T) {
 		r := newRun(t, cpu(0))
 		r.step(0, want("a", 150))
@@ -440,7 +449,7 @@ func TestKeepAndHold(t *testing.T) {
 		hold := want("p", 140, protection, kind(actuate.Hold))
 		r.is(5, "hold rapl:package-0 p", "p cpu0 applied/holding 140", hold)
 		r.is(10, "hold rapl:package-0 p", "p cpu0 applied/holding 140", hold)
-		r.is(15, "set rapl:package-0 p 140", "p cpu0 applied 140", want("p", 140, protection))
+		r.is(15, "renew rapl:package-0 p", "p cpu0 applied/unchanged 140", want("p", 141, protection))
 		r.is(20, "renew rapl:package-0 p", "p cpu0 applied/unchanged 140", want("p", 140, protection))
 	})
 	t.Run("an overridden control keeps what it wanted", func(t *testing.T) {
@@ -511,6 +520,18 @@ func TestBumpless(t *testing.T) { // engine restart
 	t.Run("another starts from the cap on the device", func(t *testing.T) {
 		again := &run{t, r.link, &actuate.Governor{Link: r.link}}
 		again.is(0, "set rapl:package-0 b 160", "b cpu0 applied/ramping 160", want("b", 200, slew(1000, 10)))
+	})
+	t.Run("what the warden holds beneath the owner is ended too", func(t *testing.T) {
+		r := newRun(t, cpu(0))
+		r.step(0, want("e", 150))
+		r.link.cmds()
+		again := &run{t, r.link, &actuate.Governor{Link: r.link}}
+		again.is(0, "release rapl:package-0 p; renew rapl:package-0 e", "p cpu0 none/not_engaged ended; e cpu0 applied/unchanged 150",
+			want("p", 200, protection, kind(actuate.Release)), want("e", 150))
+		again.is(5, "release rapl:package-0 q; renew rapl:package-0 e", "q cpu0 blocked/overridden_by; e cpu0 applied/unchanged 150",
+			want("q", 200, protection), want("e", 150))
+		again.is(10, "renew rapl:package-0 e", "q cpu0 blocked/overridden_by; e cpu0 applied/unchanged 150",
+			want("q", 200, protection), want("e", 150))
 	})
 	t.Run("protection is not lifted by another control", func(t *testing.T) {
 		r := newRun(t, cpu(0))

@@ -91,11 +91,9 @@ func (gr *group) add(k *knob) {
 	b.out.Device, b.out.Name = k.state.ID, k.state.Name
 	b.out.Granted, b.out.Applied = k.state.Current, k.state.Current
 	b.out.Result, b.out.Reason, b.out.Message, b.out.Ended = None, ReasonNotEngaged, "", false
-	if b.claim == nil && k.holds(o) {
-		b.claim = k.claim(o)
-	}
-	if c := b.claim; c != nil {
-		c.intent, c.named, c.ghost = gr.intent, true, gr.ghost
+	if b.claim != nil || k.holds(o) || k.unsure && !k.gone {
+		b.claim = k.claim(&gr.intent)
+		b.claim.named, b.claim.ghost = true, gr.ghost
 	}
 	k.bids = append(k.bids, b)
 	gr.bids = append(gr.bids, b)

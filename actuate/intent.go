@@ -54,8 +54,8 @@ type Intent struct {
 	SafeCap float64
 	OnStop  string // "" or "hold"
 	Slew    Slew
-	// Fresh is false when an input is not fresh, Partial true when a component is
-	// absent: such an intent may tighten and never raises.
+	// Partial is true when a component of the input is absent: such an intent may
+	// tighten, and neither raises nor releases.
 	Partial bool
 }
 
@@ -74,7 +74,7 @@ type Outcome struct {
 	Reason  string  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
 	Clamped bool    `json:"clamped,omitempty"`
-	Wrote   bool    `json:"-"` // this step wrote the device for this control
-	Ended   bool    `json:"-"` // the control holds nothing on the device any more: given back and read back, or never held
+	Wrote   bool    `json:"-"`  // this step wrote the device for this control
+	Ended   bool    `json:"-"`  // the control holds nothing on the device any more: given back and read back, or never held
 	TS      int64   `json:"ts"` // Unix milliseconds
 }

@@ -24,6 +24,9 @@ type knob struct {
 	state DeviceState // as the link told it last
 	gone  bool
 	sign  float64
+	// unsure says that an earlier engine has left something on the device. Under
+	// the owner's value the warden may then hold others, which no state shows.
+	unsure bool
 
 	cur, orig, low, high float64
 
@@ -70,6 +73,7 @@ func (k *knob) begin(now int64) {
 }
 
 func (k *knob) load(s DeviceState) {
+	k.unsure = s.Owner != "" && (k.unsure || k.state.ID == "")
 	k.state, k.gone, k.sign = s, s.State == StateGone, 1
 	if s.Action == ActionThrottle {
 		k.sign = -1
@@ -106,24 +110,26 @@ func (k *knob) adopt() {
 		return
 	}
 	if k.claims[o] == nil {
-		c := k.claim(o)
-		c.ghost = true
-		c.intent = Intent{
+		k.claim(&Intent{
 			Control: s.Owner, Key: s.Key, Action: s.Action, Kind: Hold, Mode: ModeEnforce, Purpose: s.Purpose,
 			SafeCap: s.SafeCap, OnStop: s.OnStop, TTL: time.Duration(s.LeaseMillis) * time.Millisecond,
-		}
+		}).ghost = true
 	}
 	k.claims[o].held = s.State == StateHolding || s.State == StateSafe
 }
 
-// claim is the claim of o; a new one knows what the device holds of it.
-func (k *knob) claim(o owner) *claim {
+// claim is the claim of in's control; a new one knows what the device holds of
+// it, or may hold.
+func (k *knob) claim(in *Intent) *claim {
+	o := in.owner()
 	c := k.claims[o]
 	if c == nil {
-		held := k.holds(o)
-		c = &claim{engaged: held, written: held, want: k.cur, latched: never}
+		owns := k.holds(o)
+		c = &claim{engaged: owns, written: owns, want: k.cur, latched: never}
+		c.held = k.unsure && !owns && in.Purpose == PurposeProtect
 		k.claims[o] = c
 	}
+	c.intent = *in
 	return c
 }
 
@@ -132,8 +138,11 @@ func (k *knob) owner() owner { return owner{k.state.Owner, k.state.Key} }
 // holds says whether the value on the device is o's.
 func (k *knob) holds(o owner) bool { return !k.gone && k.owner() == o }
 
-// live says whether it is, under a lease that can be renewed.
-func (k *knob) live(o owner) bool { return k.holds(o) && k.state.State == StateApplied }
+// returning says whether the warden is giving the original back, and may be
+// trying in vain.
+func (k *knob) returning() bool {
+	return k.state.State == StateRestoring || k.state.State == StateRestoreFailed
+}
 
 func (k *knob) clamp(v float64) float64 { return min(max(v, k.low), k.high) }
 

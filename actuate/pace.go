@@ -49,7 +49,7 @@ func (k *knob) stride(s Slew) stride {
 	if s.Every <= 0 {
 		s.Every = time.Second
 	}
-	st := stride{s.Down, s.Up, s.Every.Milliseconds()}
+	st := stride{s.Down, s.Up, max(1, s.Every.Milliseconds())}
 	if st.down <= 0 {
 		st.down = k.share(k.pace.Down, s.Every)
 	}

@@ -60,7 +60,6 @@ func (k *knob) decide() *move {
 // bring moves the device to what b wants, as fast as it may.
 func (k *knob) bring(b *bid) *move {
 	in, goal := b.intent(), b.want
-	live := k.live(in.owner())
 	if in.Partial {
 		goal = min(goal, k.cur)
 	}
@@ -75,9 +74,9 @@ func (k *knob) bring(b *bid) *move {
 		return nil
 	case b.owns() && b.kind == Hold:
 		return m.send(in, OpHold, ReasonHolding)
-	case live && b.kind == Keep, live && k.inside(goal-k.cur):
+	case b.owns() && (b.kind == Keep || k.inside(goal-k.cur)):
 		return m.send(in, OpRenew, ReasonUnchanged)
-	case live && (m.next == k.cur || k.resting() && !m.emergency):
+	case b.owns() && (m.next == k.cur || k.resting() && !m.emergency):
 		return m.send(in, OpRenew, ReasonRamping)
 	case in.Partial && m.next > k.cur:
 		m.verdict = verdict{Blocked, ReasonOutOfRange, "it stands below its limits, and partial input raises nothing"}
@@ -95,7 +94,7 @@ func (k *knob) bring(b *bid) *move {
 func (m *move) wait() *move {
 	k := m.bid.knob
 	m.verdict = verdict{Blocked, ReasonRateLimit, "the device was written less than " + k.pace.MinInterval.String() + " ago"}
-	if c := k.claims[k.owner()]; c != nil && !c.ghost && k.live(k.owner()) {
+	if c := k.claims[k.owner()]; c != nil && !c.ghost && !c.held {
 		return m.send(&c.intent, OpRenew, "")
 	}
 	return m
@@ -107,18 +106,10 @@ func (k *knob) giveBack(b *bid) *move {
 	in, goal := b.intent(), k.clamp(k.orig)
 	s := k.stride(in.Slew)
 	m := &move{bid: b, next: k.next(goal, s), every: s.every}
-	giving := k.state.State == StateRestoring || k.state.State == StateRestoreFailed
 	switch {
-	case b.kind == Restore || giving:
-		m.next = k.orig
-		return m.send(in, OpRelease, ReasonRestored)
-	case k.resting() || m.next == k.clamp(k.cur) && m.next != goal:
-		if k.live(in.owner()) {
-			return m.send(in, OpRenew, ReasonRamping)
-		}
-		m.verdict = verdict{Applied, ReasonRamping, ""}
-		return m
-	case m.next == goal:
+	case b.kind != Restore && (k.resting() || m.next == k.clamp(k.cur) && m.next != goal):
+		return m.send(in, OpRenew, ReasonRamping)
+	case b.kind == Restore || m.next == goal:
 		m.next = k.orig
 		return m.send(in, OpRelease, ReasonRestored)
 	}
