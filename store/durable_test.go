@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"golang.org/x/sys/unix"
 )
@@ -338,5 +339,35 @@ func TestSyncFollowsTruncation(t *testing.T) {
 	}
 	if first == "wal/00000000" {
 		t.Error("nothing was truncated: the test tests nothing")
+	}
+}
+
+// BenchmarkCommitAndSync is one request of 500 samples, written and acked; with
+// writers at once they share the fsync.
+func BenchmarkCommitAndSync(b *testing.B) {
+	for _, d := range []Durability{DurabilityOS, DurabilityFsync} {
+		b.Run(string(d), func(b *testing.B) {
+			db := open(b, Options{Durability: d})
+			series := make([]labels.Labels, 500)
+			refs := make([]storage.SeriesRef, len(series))
+			for i := range series {
+				series[i] = labels.FromStrings("__name__", "b", "i", fmt.Sprint(i))
+			}
+			ts := epoch
+			for b.Loop() {
+				ts += 5000
+				app := db.Appender(context.Background())
+				for i := range series {
+					var err error
+					if refs[i], err = app.Append(refs[i], series[i], ts, float64(ts)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := errors.Join(app.Commit(), db.Sync(context.Background())); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(series)), "ns/sample")
+		})
 	}
 }

@@ -188,7 +188,7 @@ func TestFsyncErrorFreezesUntilReopen(t *testing.T) {
 		t.Errorf("Sync after a failed Reopen = %v; want ErrFrozen", err)
 	}
 	_, err := db.Instant(context.Background(), "w", epoch)
-	wantQueryError(t, "Instant between", err, Internal, "no samples are taken")
+	wantQueryError(t, "Instant between", err, Unavailable, "no samples are taken")
 	if leftover, _ := filepath.Glob(filepath.Join(db.o.Path, "*", "*"+rewriteSuffix)); len(leftover) > 0 {
 		t.Errorf("a failed Reopen left %v", leftover)
 	}
@@ -207,6 +207,24 @@ func TestFsyncErrorFreezesUntilReopen(t *testing.T) {
 	if lost := missing(t, open(t, Options{Path: powerCut(t, db)}), ledger); lost != 0 {
 		t.Errorf("%d of %d acked samples lost at a power cut", lost, acked)
 	}
+}
+
+// What a start finds must reach the disk before anything is acked behind it.
+func TestReopenFailsWhenTheLogCannotBeSynced(t *testing.T) {
+	db := open(t, Options{})
+	fsync := db.logs.fsync
+	db.logs.fsync = func(*os.File) error { return unix.EIO }
+	if err := db.Reopen(context.Background()); !errors.Is(err, unix.EIO) {
+		t.Errorf("Reopen = %v; want the disk's error", err)
+	}
+	if err := db.Sync(context.Background()); !errors.Is(err, ErrFrozen) {
+		t.Errorf("Sync = %v; want ErrFrozen", err)
+	}
+	db.logs.fsync = fsync
+	if err := db.Reopen(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, writerLabels("a"), point{epoch, 1})
 }
 
 func TestRewriteLeftoversGo(t *testing.T) {
@@ -261,7 +279,7 @@ func TestReopenEndsQueries(t *testing.T) {
 	if err := db.Reopen(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	wantQueryError(t, "a query during Reopen", <-ended, Canceled, "canceled")
+	wantQueryError(t, "a query during Reopen", <-ended, Unavailable, "it is being reopened")
 }
 
 // A ref from before a Reopen may be another series' after it.
@@ -335,7 +353,7 @@ func TestReopenUnderLoad(t *testing.T) {
 				}
 				if _, err := db.Instant(context.Background(), "sum(w)", epoch+i*10); err != nil {
 					var q *QueryError
-					if !errors.As(err, &q) || q.Kind != Internal && q.Kind != Canceled {
+					if !errors.As(err, &q) || q.Kind != Unavailable {
 						t.Error(err)
 					}
 				}

@@ -36,13 +36,9 @@ type lanes struct {
 
 func newLanes(logger *slog.Logger, reg prometheus.Registerer) lanes {
 	engine := func(lane string, timeout time.Duration, maxSamples int, check func(parser.Expr) error) *promql.Engine {
-		laneReg := reg
-		if reg != nil {
-			laneReg = prometheus.WrapRegistererWith(prometheus.Labels{"lane": lane}, reg)
-		}
 		return promql.NewEngine(promql.EngineOpts{
 			Logger:                   logger,
-			Reg:                      laneReg,
+			Reg:                      prometheus.WrapRegistererWith(prometheus.Labels{"lane": lane}, reg),
 			MaxSamples:               maxSamples,
 			Timeout:                  timeout,
 			LookbackDelta:            lookback,

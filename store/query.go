@@ -150,15 +150,19 @@ func (db *DB) adHoc(ctx context.Context, expr string, timeout time.Duration, ope
 // run lends f the open TSDB, which stays open until f returns. A store that is
 // closing or reopening cancels f's context.
 func (db *DB) run(ctx context.Context, f func(context.Context, storage.Queryable) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	lent, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	s, leave, err := db.enter(cancel)
 	if err != nil {
 		return failed(err)
 	}
 	defer leave()
-	if err := f(ctx, s.tsdb); err != nil {
-		return failed(err)
+	err = f(lent, s.tsdb)
+	switch {
+	case err == nil:
+		return nil
+	case lent.Err() != nil && ctx.Err() == nil: // the store wanted it back
+		return failed(context.Cause(lent))
 	}
-	return nil
+	return failed(err)
 }

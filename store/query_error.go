@@ -7,13 +7,15 @@ import (
 	"github.com/prometheus/prometheus/promql"
 )
 
-// The kinds of a QueryError, in the words of Prometheus's HTTP API.
+// The kinds of a QueryError, in the words of Prometheus's HTTP API, with the
+// status that it answers each with.
 const (
-	BadData   = "bad_data"  // the query or its times; 400
-	Execution = "execution" // it failed while it ran; 422
-	Canceled  = "canceled"  // the caller went away, or the store is closing; 503
-	Timeout   = "timeout"   // 503
-	Internal  = "internal"  // the store; 500
+	BadData     = "bad_data"    // the query or its times; 400
+	Execution   = "execution"   // it failed while it ran; 422
+	Canceled    = "canceled"    // the caller went away; 499
+	Timeout     = "timeout"     // 503
+	Unavailable = "unavailable" // the store is closed or being reopened; 503
+	Internal    = "internal"    // the store could not be read; 500
 )
 
 // QueryError is why a query gave no answer.
@@ -45,7 +47,9 @@ func failed(err error) error {
 		return &QueryError{Canceled, err}
 	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
 		return &QueryError{Timeout, err}
-	case errors.As(err, &storage), errors.Is(err, ErrClosed), errors.Is(err, ErrFrozen):
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrFrozen):
+		return &QueryError{Unavailable, err}
+	case errors.As(err, &storage):
 		return &QueryError{Internal, err}
 	}
 	return &QueryError{Execution, err}

@@ -32,7 +32,7 @@ func (db *DB) Reopen(ctx context.Context) error {
 		return &freeze{err: fmt.Errorf("store: %s: %w: it is being reopened", db.o.Path, ErrFrozen)}
 	})
 	if s := db.current.Load(); s != nil {
-		if err := s.drain(ctx); err != nil {
+		if err := s.drain(ctx, db.frozenErr()); err != nil {
 			db.frozen.Store(before)
 			return fmt.Errorf("store: %s: %w", db.o.Path, err)
 		}
@@ -47,6 +47,10 @@ func (db *DB) Reopen(ctx context.Context) error {
 		}
 	}
 	if err := db.openSession(); err != nil {
+		// It may be its fsync that failed, and then the log is rewritten next.
+		f := *db.frozen.Load()
+		f.unsafe = db.o.Durability != DurabilityOS
+		db.frozen.Store(&f)
 		return err
 	}
 	db.frozen.Store(nil)

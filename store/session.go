@@ -38,7 +38,7 @@ type session struct {
 
 var errInUse = errors.New("still in use")
 
-type user struct{ cancel func() }
+type user struct{ cancel context.CancelCauseFunc }
 
 func openSession(o Options, gen uint64) (*session, error) {
 	to := tsdb.DefaultOptions()
@@ -64,7 +64,7 @@ func openSession(o Options, gen uint64) (*session, error) {
 }
 
 // enter counts a user in, unless the session is being left.
-func (s *session) enter(cancel func()) (leave func(), ok bool) {
+func (s *session) enter(cancel context.CancelCauseFunc) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving {
@@ -86,9 +86,9 @@ func (s *session) leave(u *user) {
 	}
 }
 
-// drain lets nobody in, cancels what can be canceled, and waits until the last
-// user has left. When ctx ends first the session is as it was before.
-func (s *session) drain(ctx context.Context) error {
+// drain lets nobody in, cancels for the cause what can be canceled, and waits
+// until the last user has left. When ctx ends first the session is as it was before.
+func (s *session) drain(ctx context.Context, cause error) error {
 	s.mu.Lock()
 	s.leaving = true
 	idle := make(chan struct{})
@@ -99,7 +99,7 @@ func (s *session) drain(ctx context.Context) error {
 	}
 	for u := range s.users {
 		if u.cancel != nil {
-			u.cancel()
+			u.cancel(cause)
 		}
 	}
 	s.mu.Unlock()

@@ -75,6 +75,7 @@ func (o Options) withDefaults() Options {
 type DB struct {
 	o     Options
 	lanes lanes
+	reg   *registerer // of the lanes, which outlive a reopen
 	lock  *os.File
 
 	// current is the open TSDB; nil while it is being reopened and after Close.
@@ -114,6 +115,7 @@ func Open(o Options) (*DB, error) {
 	}
 	db := &DB{
 		o:         o,
+		reg:       &registerer{inner: o.Registerer},
 		lock:      lock,
 		group:     newGroup(),
 		logs:      newSegmentLogs(o.Path),
@@ -123,7 +125,7 @@ func Open(o Options) (*DB, error) {
 	if err := db.openSession(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	db.lanes = newLanes(o.Logger, o.Registerer)
+	db.lanes = newLanes(o.Logger, db.reg)
 	if every := o.Durability.interval(); every > 0 {
 		db.ticking.Add(1)
 		go db.syncEvery(every)
@@ -138,10 +140,12 @@ func (db *DB) openSession() error {
 		return err
 	}
 	if db.o.Durability != DurabilityOS {
-		if err := db.logs.syncAll(); err == nil {
+		err := db.logs.syncAll()
+		if err == nil {
 			err = syncFolders(db.o.Path)
 		}
 		if err != nil {
+			db.logs.reset()
 			return errors.Join(fmt.Errorf("store: %s: %w", db.o.Path, err), s.close())
 		}
 	}
@@ -152,7 +156,7 @@ func (db *DB) openSession() error {
 
 // enter lends the open TSDB until leave is called. cancel, when there is one, is
 // called should the store want it back.
-func (db *DB) enter(cancel func()) (s *session, leave func(), err error) {
+func (db *DB) enter(cancel context.CancelCauseFunc) (s *session, leave func(), err error) {
 	s = db.current.Load()
 	if s == nil {
 		return nil, nil, db.away()
@@ -240,8 +244,9 @@ func (db *DB) Close() error {
 	db.halt(func(*freeze) *freeze { return &freeze{err: db.errClosed()} })
 	var err error
 	if s := db.current.Load(); s != nil {
-		err = errors.Join(s.drain(context.Background()), db.closeSession(s))
+		err = errors.Join(s.drain(context.Background(), db.errClosed()), db.closeSession(s))
 	}
+	db.reg.release()
 	if err = errors.Join(err, db.lock.Close()); err != nil {
 		return fmt.Errorf("store: %s: %w", db.o.Path, err)
 	}
