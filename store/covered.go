@@ -79,7 +79,7 @@ func coveredIncrease(vals []promql.Vector, m promql.Matrix, args parser.Expressi
 		points = points[1:]
 	}
 	c := cover(points)
-	if c.intervals == 0 || points[len(points)-1].T <= start {
+	if c.intervals == 0 {
 		return enh.Out, nil
 	}
 	return append(enh.Out, promql.Sample{F: c.increase}), nil

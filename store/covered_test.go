@@ -233,6 +233,9 @@ func TestCoveredRefusesHistograms(t *testing.T) {
 			t.Errorf("QueryJSON(%s) = %v, %v; want one warning", expr, a.Warnings, err)
 		}
 	}
+	if v, ok := valueOf(t, db, "covered_increase(h[1m])", second(71)); ok {
+		t.Errorf("covered_increase = %g from histograms before the window; want nothing", v)
+	}
 }
 
 // A counter of constant rate reads that rate, whatever the times of its
