@@ -43,11 +43,11 @@ var (
 	answerInternal    = answer{codes.Internal, http.StatusInternalServerError, 0}
 )
 
-// errTooLarge and errBusy are what the limits of this side refuse with.
+// What the limits of this side refuse with.
 var (
-	errTooLarge = errors.New("request too large")
-	errBusy     = errors.New("ingest: 64 MiB of requests are being worked on: send again later")
-	errSlow     = errors.New("ingest: the request did not arrive in time: send it again")
+	errTooLarge = errors.New("too large")
+	errBusy     = errors.New("otlp: 64 MiB of requests are being worked on: send again later")
+	errSlow     = errors.New("otlp: the request did not arrive in time: send it again")
 )
 
 // answerTo finds the row for a failed export or a refused body.

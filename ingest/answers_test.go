@@ -305,12 +305,26 @@ func TestAnswersGRPC(t *testing.T) {
 	f("another service", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", codes.Unimplemented)
 	f("no slash before", "opentelemetry.proto.collector.metrics.v1.MetricsService/Export", codes.Unimplemented)
 
+	//lint:ignore SA1019 the only way to say gzip and send something else
+	conn := r.dial(grpc.WithCompressor(notGzip{}))
+	defer conn.Close()
+	err := conn.Invoke(context.Background(), exportMethod, gauge(60), new([]byte), grpc.ForceCodecV2(plainBytes{}))
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("not gzip: %v; want INVALID_ARGUMENT", err)
+	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := r.call(ctx, exportMethod, gauge(60)); status.Code(err) != codes.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// notGzip calls itself gzip and leaves the bytes as they are.
+type notGzip struct{}
+
+func (notGzip) Type() string                      { return "gzip" }
+func (notGzip) Do(w io.Writer, wire []byte) error { _, err := w.Write(wire); return err }
 
 // Spans and log records have nowhere to go: all of them are rejected, by count.
 func TestAnswersToOtherSignals(t *testing.T) {

@@ -20,8 +20,9 @@ const (
 	maxRatio      = 100      // decompressed to compressed,
 	ratioFree     = 1 << 20  // judged beyond this many decompressed bytes
 	admissionStep = 64 << 10 // bytes reserved at a time
-	// A JSON request takes about this many times its length again while it is
-	// read; 20 MiB of it must still fit the idle 64 MiB.
+	// A JSON request counts this many times: its bytes, the buffer that doubled to
+	// hold them, and the wire bytes made of them. 20 MiB must still fit the idle
+	// 64 MiB.
 	jsonWeight = 3
 )
 
@@ -84,20 +85,39 @@ type body struct {
 	held int64
 }
 
-// readBody reads a request body within the limits. Bytes count as in flight as
-// they arrive, not as Content-Length claims them: who only announces a large
-// body holds nothing. The error is errTooLarge, errBusy, errSlow, or a
-// *DecodeError for bytes that are not what the headers say.
-func (s *Server) readBody(req *http.Request, gzipped bool, weight int64) (body, error) {
-	limit := int64(maxBody)
+// limits bound one body.
+type limits struct {
+	arrived  int64 // bytes as they come
+	inflated int64 // bytes after decompression
+	weight   int64 // bytes that count as in flight for each inflated one
+}
+
+// limitsHTTP are those of an HTTP body.
+func limitsHTTP(enc encoding, gzipped bool) limits {
+	l := limits{arrived: maxBody, inflated: maxBody, weight: 1}
 	if gzipped {
-		limit = maxCompressed
+		l.arrived = maxCompressed
 	}
-	if req.ContentLength > limit {
-		return body{}, tooLarge(gzipped)
+	if enc == encodingJSON {
+		l.weight = jsonWeight
 	}
-	arrived := &counter{r: req.Body, limit: limit, gzipped: gzipped}
-	m := &meter{r: arrived, inFlight: &s.inFlight, weight: weight}
+	return l
+}
+
+// limitsGRPC are those of a gRPC message, which the library has read already.
+var limitsGRPC = limits{arrived: maxMessage, inflated: maxMessage, weight: 1}
+
+// read reads a body within its limits. declared is the length that its header
+// claims, below 0 for none; bytes count as in flight as they arrive, not as
+// claimed: who only announces a large body holds nothing. The error is
+// errTooLarge, errBusy, errSlow, or a *DecodeError for bytes that are not what the
+// headers say.
+func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body, error) {
+	arrived := &counter{r: r, limit: l.arrived, gzipped: gzipped}
+	if declared > l.arrived {
+		return body{}, arrived.tooLarge()
+	}
+	m := &meter{r: arrived, limits: l, inFlight: &s.inFlight}
 	if gzipped {
 		z, _ := s.inflaters.Get().(*gzip.Reader)
 		if z == nil {
@@ -113,9 +133,8 @@ func (s *Server) readBody(req *http.Request, gzipped bool, weight int64) (body, 
 	if buf == nil {
 		buf = new(bytes.Buffer)
 	}
-	b := body{buf: buf}
 	_, err := buf.ReadFrom(m)
-	b.held = m.held
+	b := body{buf: buf, held: m.held}
 	if err != nil {
 		s.release(b)
 		return body{}, readError(err, gzipped)
@@ -145,17 +164,24 @@ func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	if c.n > c.limit {
-		return n, tooLarge(c.gzipped)
+		return n, c.tooLarge()
 	}
 	return n, err
 }
 
+func (c *counter) tooLarge() error {
+	if c.gzipped {
+		return tooLarge(c.limit, " compressed")
+	}
+	return tooLarge(c.limit, "")
+}
+
 // meter counts decompressed bytes, reserves them, and stops at the limits.
 type meter struct {
+	limits
 	r        io.Reader
 	arrived  *counter // nil for a body that is not compressed
 	inFlight *admission
-	weight   int64
 	n, held  int64
 }
 
@@ -163,10 +189,10 @@ func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	m.n += int64(n)
 	switch {
-	case m.n > maxBody:
-		return n, tooLarge(false)
+	case m.n > m.inflated:
+		return n, tooLarge(m.inflated, "")
 	case m.arrived != nil && m.n > ratioFree && m.n > maxRatio*m.arrived.n:
-		return n, fmt.Errorf("ingest: body: compressed more than %d:1: %w", maxRatio, errTooLarge)
+		return n, fmt.Errorf("otlp: body: %w: compressed more than %d:1", errTooLarge, maxRatio)
 	}
 	if need := m.n*m.weight - m.held; need > 0 {
 		need = (need + admissionStep - 1) / admissionStep * admissionStep
@@ -178,11 +204,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func tooLarge(gzipped bool) error {
-	if gzipped {
-		return fmt.Errorf("ingest: body: more than %d MiB compressed: send smaller batches: %w", maxCompressed>>20, errTooLarge)
-	}
-	return fmt.Errorf("ingest: body: more than %d MiB: send smaller batches: %w", maxBody>>20, errTooLarge)
+func tooLarge(limit int64, how string) error {
+	return fmt.Errorf("otlp: body: %w: more than %d MiB%s: send smaller batches", errTooLarge, limit>>20, how)
 }
 
 // readError sorts what reading a body failed with.
@@ -194,7 +217,7 @@ func readError(err error, gzipped bool) error {
 		return errSlow
 	}
 	if gzipped {
-		return &DecodeError{fmt.Errorf("ingest: gzip body: %w", err)}
+		return &DecodeError{fmt.Errorf("otlp: gzip body: %w", err)}
 	}
-	return &DecodeError{fmt.Errorf("ingest: body: %w", err)}
+	return &DecodeError{fmt.Errorf("otlp: body: %w", err)}
 }

@@ -73,7 +73,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		s.refuse(w, req, encodingOf(req.Header), answerNoPath,
-			"ingest: no such path: OTLP metrics go to /v1/metrics")
+			"otlp: no such path: OTLP metrics go to /v1/metrics")
 	})
 	return mux
 }
@@ -82,25 +82,21 @@ func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
 	enc := encodingOf(req.Header)
 	if req.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, req, enc, answerMethod, fmt.Sprintf("ingest: %s: only POST is served", g.path))
+		s.refuse(w, req, enc, answerMethod, fmt.Sprintf("otlp: %s: only POST is served", g.path))
 		return
 	}
 	if enc == encodingUnknown {
 		w.Header().Set("Accept-Post", "application/x-protobuf, application/json")
-		s.refuse(w, req, enc, answerUnknownType, "ingest: Content-Type: want application/x-protobuf or application/json")
+		s.refuse(w, req, enc, answerUnknownType, "otlp: Content-Type: want application/x-protobuf or application/json")
 		return
 	}
 	gzipped, ok := compressed(req.Header)
 	if !ok {
 		w.Header().Set("Accept-Encoding", "gzip")
-		s.refuse(w, req, enc, answerUnknownType, "ingest: Content-Encoding: want gzip or identity, once")
+		s.refuse(w, req, enc, answerUnknownType, "otlp: Content-Encoding: want gzip or identity, once")
 		return
 	}
-	weight := int64(1)
-	if enc == encodingJSON {
-		weight = jsonWeight
-	}
-	b, err := s.readBody(req, gzipped, weight)
+	b, err := s.read(req.Body, req.ContentLength, gzipped, limitsHTTP(enc, gzipped))
 	if err != nil {
 		s.refuse(w, req, enc, answerTo(err), err.Error())
 		return

@@ -124,6 +124,28 @@ func TestRecordingTruncatedC71(t *testing.T) {
 	f("bom-crlf-blank.jsonl", 5, nil)
 }
 
+// C71: the same files into the store. Rates are Prometheus's own, then covered
+// ones, which a young series does not pull down.
+func TestRecordingStoredC71(t *testing.T) {
+	f := func(file string, samples, newest int, energy float64) *rig {
+		t.Helper()
+		r := newRig(t, func(o *ingest.Options) { o.NoTimeGate = true })
+		_ = ingest.ReadRecording(bytes.NewReader(caseFile(t, "C71-replay-truncated-file/"+file)), file, func(q ingest.Request) error {
+			r.rejected(r.postJSON(q.Body), "")
+			return nil
+		})
+		r.check(`count_over_time(hw_energy_joules_total[1h])`, 240, samples)
+		r.check(`hw_energy_joules_total`, 240, energy)
+		r.check(`timestamp(hw_energy_joules_total)`, 240, t0+newest)
+		return r
+	}
+	whole := f("no-newline.jsonl", 5, 240, 60000)
+	whole.check(nodePower, 240, 200)
+	whole.check(strings.ReplaceAll(nodePower, "rate(", "covered_rate("), 240, 250)
+	f("cut.jsonl", 4, 180, 45000)
+	f("bom-crlf-blank.jsonl", 5, 240, 60000)
+}
+
 func TestRecordingPlaces(t *testing.T) {
 	var got []ingest.Request
 	data := "\xef\xbb\xbf{}\r\n\r\n {\n}\n\n{}"

@@ -156,14 +156,20 @@ func readReply(t *testing.T, resp *http.Response) reply {
 // call sends one gRPC message as it stands.
 func (r *rig) call(ctx context.Context, method string, wire []byte, opts ...grpc.CallOption) ([]byte, error) {
 	r.t.Helper()
-	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn := r.dial()
+	defer conn.Close()
+	var out []byte
+	err := conn.Invoke(ctx, method, wire, &out, append(opts, grpc.ForceCodecV2(plainBytes{}))...)
+	return out, err
+}
+
+func (r *rig) dial(opts ...grpc.DialOption) *grpc.ClientConn {
+	r.t.Helper()
+	conn, err := grpc.NewClient(r.grpc, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer conn.Close()
-	var out []byte
-	err = conn.Invoke(ctx, method, wire, &out, append(opts, grpc.ForceCodecV2(plainBytes{}))...)
-	return out, err
+	return conn
 }
 
 const exportMethod = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"

@@ -2,11 +2,15 @@ package ingest_test
 
 import (
 	"context"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -49,10 +53,37 @@ func TestGoSDK(t *testing.T) {
 	f("HTTP", func(r *rig) (sdk.Exporter, error) {
 		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(r.url+"/v1/metrics"))
 	})
+	f("HTTP JSON", func(r *rig) (sdk.Exporter, error) {
+		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(r.toJSON()+"/v1/metrics"))
+	})
 	f("HTTP on the web path, gzip, delta", func(r *rig) (sdk.Exporter, error) {
 		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(r.url+"/api/v1/otlp/v1/metrics"),
 			otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression), otlpmetrichttp.WithTemporalitySelector(delta))
 	})
+}
+
+// toJSON starts a server that sends what the SDK exports on as JSON, which the SDK
+// has no exporter for, and returns its URL.
+func (r *rig) toJSON() string {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		export := pmetricotlp.NewExportRequest()
+		if err == nil {
+			err = export.UnmarshalProto(body)
+		}
+		if err == nil {
+			body, err = export.MarshalJSON()
+		}
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		if got := r.postJSON(body); got.code != http.StatusOK || got.body != "{}" {
+			r.t.Errorf("%d %s; want 200 {}", got.code, got.body)
+		}
+	}))
+	r.t.Cleanup(web.Close)
+	return web.URL
 }
 
 // measure records with one instrument of each kind, exports three times, and

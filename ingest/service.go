@@ -1,19 +1,19 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // OTLP clients may compress
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
 
-// maxMessage bounds one gRPC message, compressed and decompressed.
+// maxMessage bounds one gRPC message as it comes and when it is inflated.
 const maxMessage = 4 << 20
 
 // GRPC returns a server for OTLP/gRPC: the three Export methods and nothing
@@ -22,6 +22,8 @@ const maxMessage = 4 << 20
 func (s *Server) GRPC() *grpc.Server {
 	g := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
+		//lint:ignore SA1019 the registry that replaces it belongs to the whole process
+		grpc.RPCDecompressor(keepGzip{}),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(16),
 		grpc.MaxHeaderListSize(16<<10),
@@ -56,14 +58,8 @@ func (s *Server) GRPC() *grpc.Server {
 func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal) (any, error) {
 	var req rawMessage
 	if err := decode(&req); err != nil {
-		st := status.Convert(err)
-		if st.Code() == codes.Internal {
-			// The library's word for bytes that do not decompress; OTLP's is
-			// INVALID_ARGUMENT.
-			st = answerUndecodable.grpcStatus(st.Message())
-		}
-		s.count("grpc", wordOf(st.Code()))
-		return nil, st.Err()
+		s.count("grpc", wordOf(status.Code(err))) // and the library has answered
+		return nil, err
 	}
 	defer req.buf.Free()
 	p, err := s.exportGRPC(ctx, req.buf.ReadOnlyData(), g)
@@ -76,15 +72,41 @@ func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal
 	return p.wire(), nil
 }
 
-// exportGRPC counts the message as in flight: it is in memory already, at most
-// maxMessage for each stream, and what reading it costs comes on top.
+// exportGRPC counts the message as in flight. It is in memory already, at most
+// maxMessage for each stream; what it inflates to and what reading it costs come
+// on top.
 func (s *Server) exportGRPC(ctx context.Context, wire []byte, g signal) (partial, error) {
+	if len(wire) > 0 && wire[0] == gzipMark {
+		b, err := s.read(bytes.NewReader(wire[1:]), int64(len(wire)-1), true, limitsGRPC)
+		if err != nil {
+			return partial{}, err
+		}
+		defer s.release(b)
+		return g.export(s, ctx, encodingProtobuf, b.buf.Bytes())
+	}
 	n := int64(len(wire))
 	if !s.inFlight.take(n) {
 		return partial{}, errBusy
 	}
 	defer s.inFlight.give(n)
 	return g.export(s, ctx, encodingProtobuf, wire)
+}
+
+// gzipMark stands before a message that is still compressed. No request begins
+// with it, since it would be the tag of a field 0.
+const gzipMark = 0
+
+// keepGzip takes the part of a decompressor in the library and decompresses
+// nothing: what fails there is answered with INTERNAL before a handler is asked,
+// and it knows of no ratio. exportGRPC inflates as HTTP does.
+type keepGzip struct{}
+
+func (keepGzip) Type() string { return "gzip" }
+
+func (keepGzip) Do(r io.Reader) ([]byte, error) {
+	buf := bytes.NewBuffer([]byte{gzipMark})
+	_, err := buf.ReadFrom(r)
+	return buf.Bytes(), err
 }
 
 // answer is p as a label value.

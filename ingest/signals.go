@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // signal is one of OTLP's three: where it is sent to and what is done with it.
@@ -51,7 +49,7 @@ func discard(what, resources, scopes, records string) func(*Server, context.Cont
 		}
 		n, err := count(body)
 		if err != nil {
-			return partial{}, &DecodeError{fmt.Errorf("ingest: %s: %w", what, err)}
+			return partial{}, &DecodeError{fmt.Errorf("otlp: %s: %w", what, err)}
 		}
 		if n == 0 {
 			return partial{}, nil
@@ -63,38 +61,27 @@ func discard(what, resources, scopes, records string) func(*Server, context.Cont
 // countWire counts the records of a trace or logs request: field 1 of the
 // request, field 2 of each resource, field 2 of each scope.
 func countWire(b []byte, levels int) (int64, error) {
-	want := protowire.Number(2)
+	records := uint32(2)
 	if levels == 3 {
-		want = 1
+		records = 1
 	}
 	var count int64
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		b = b[n:]
-		if num != want || typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return 0, protowire.ParseError(n)
-			}
-			b = b[n:]
-			continue
-		}
-		inner, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		b = b[n:]
-		if levels == 1 {
+	f := fields{b: b}
+	for f.next() {
+		switch {
+		case f.num != records || f.typ != wireBytes:
+		case levels == 1:
 			count++
-			continue
+		default:
+			n, err := countWire(f.data, levels-1)
+			if err != nil {
+				return 0, err
+			}
+			count += n
 		}
-		deeper, err := countWire(inner, levels-1)
-		if err != nil {
-			return 0, err
-		}
-		count += deeper
+	}
+	if f.broken {
+		return 0, errors.New("not protobuf")
 	}
 	return count, nil
 }
