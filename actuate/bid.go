@@ -50,7 +50,7 @@ func (b *bid) engage() {
 	case b.claim == nil || !b.claim.engaged:
 		b.rest(verdict{})
 	case b.owns():
-		b.want = k.cur
+		b.want, b.claim.want = k.cur, k.cur
 	default:
 		b.want = k.clamp(b.claim.want)
 	}

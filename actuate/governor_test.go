@@ -316,7 +316,7 @@ func TestWhatBlocks(t *testing.T) {
 		{"latched", "blocked/latched", func(d *actuate.DeviceState) { d.Latched = true }},
 		{"observed first", "blocked/observing", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonObserving }},
 		{"originals not saved", "blocked/originals_not_saved", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonNotSaved }},
-		{"contested", "blocked/contested", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonContested }},
+		{"stopping", "blocked/shutting_down", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonShuttingDown }},
 		{"no room", "blocked/out_of_range", func(d *actuate.DeviceState) { d.Low, d.High = 1, 0 }},
 		{"unreadable", "error/read_failed", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonReadFailed }},
 		{"journal lost", "error/journal_corrupt", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonJournal }},
@@ -457,6 +457,16 @@ func TestKeepAndHold(t *testing.T) {
 		r.step(0, want("a", 180), want("b", 150))
 		r.link.cmds()
 		r.is(5, "set rapl:package-0 a 180", "a cpu0 applied 180; b cpu0 none/not_engaged ended", want("a", 0, kind(actuate.Keep)))
+	})
+	t.Run("what was kept is what is wanted later", func(t *testing.T) {
+		r := newRun(t, cpu(0))
+		r.step(0, want("p", 110, protection))
+		r.step(1, want("p", 250, protection, slew(1000, 30))) // at 140 when the input is lost
+		r.step(2, want("p", 250, protection, kind(actuate.Hold)))
+		r.step(3, want("p", 250, protection, kind(actuate.Hold)), want("e", 120))
+		r.link.cmds()
+		r.is(4, "set rapl:package-0 p 140", "p cpu0 applied 140; b cpu0 blocked/overridden_by; e cpu0 none/not_engaged ended",
+			want("p", 250, protection, kind(actuate.Hold)), want("b", 200))
 	})
 	t.Run("a held value does not outlive its control", func(t *testing.T) {
 		r := newRun(t, cpu(0))
@@ -646,10 +656,13 @@ func TestAllOrNothing(t *testing.T) {
 		delete(r.link.fail, "rapl:package-1")
 		r.is(1, "renew rapl:package-0 p; set rapl:package-1 p 150", "p cpu0 applied/unchanged 150; p cpu1 applied 150", p)
 	})
-	t.Run("somebody else's lower value is no failure", func(t *testing.T) {
-		r := newRun(t, two...)
-		r.link.fail["rapl:package-1"] = actuate.Reply{Result: actuate.Blocked, Reason: actuate.ReasonExternalLower}
-		r.is(0, "set rapl:package-0 a 150; set rapl:package-1 a 150", "a cpu0 applied 150; a cpu1 blocked/external_lower", want("a", 150))
+	t.Run("somebody else's value is no failure", func(t *testing.T) {
+		for _, reason := range []string{actuate.ReasonExternalLower, actuate.ReasonContested} {
+			r := newRun(t, two...)
+			r.link.fail["rapl:package-1"] = actuate.Reply{Result: actuate.Blocked, Reason: reason}
+			r.is(0, "set rapl:package-0 a 150; set rapl:package-1 a 150", "a cpu0 applied 150; a cpu1 blocked/"+reason, want("a", 150))
+			r.is(5, "renew rapl:package-0 a; set rapl:package-1 a 150", "a cpu0 applied/unchanged 150; a cpu1 blocked/"+reason, want("a", 150))
+		}
 	})
 	t.Run("a device that goes leaves the others", func(t *testing.T) {
 		r := newRun(t, two...)

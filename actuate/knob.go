@@ -176,6 +176,7 @@ func (k *knob) unfit() verdict {
 	return verdict{}
 }
 
-// standing are the reasons of a device that block any value. Whether one that
-// somebody else has set lower does depends on ours, so the warden is asked.
-var standing = []string{ReasonObserving, ReasonNotSaved, ReasonShuttingDown, ReasonContested, ReasonOutOfRange}
+// standing are the reasons of a device that block any value. Somebody else's
+// value on it is none of them: there the warden is asked, and the other devices
+// of the control do not wait.
+var standing = []string{ReasonObserving, ReasonNotSaved, ReasonShuttingDown, ReasonOutOfRange}

@@ -34,8 +34,8 @@ func (g *Governor) rollBack(ctx context.Context, groups []*group) {
 }
 
 // broken is the bid that keeps its group from being applied as a whole, if
-// any. A device that somebody else holds lower does not: there the cap is met.
-// Nor do those that the warden has left alone or put back because of another.
+// any. A device that somebody else holds does not, nor do those that the warden
+// has left alone or put back because of another.
 func (gr *group) broken() *bid {
 	if gr.intent.Kind != Set || gr.intent.Purpose == PurposeProtect {
 		return nil
@@ -45,7 +45,7 @@ func (gr *group) broken() *bid {
 			continue
 		}
 		switch b.move.reply.Reason {
-		case ReasonExternalLower, ReasonOverridden, ReasonGroup, ReasonRolledBack:
+		case ReasonExternalLower, ReasonContested, ReasonOverridden, ReasonGroup, ReasonRolledBack:
 		default:
 			return b
 		}
