@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// expand puts readings and parameters into every expression, checks what comes
+// out, and plans it.
+func (l *loader) expand() *Set {
+	out := &Set{}
+	base := make(map[string]*Reading, len(l.readings))
+	for _, name := range slices.Sorted(maps.Keys(l.readings)) {
+		raw := l.readings[name]
+		l.checkReading(raw)
+		if r := l.instance(raw, env{params: l.params}); r != nil {
+			base[name] = r
+			out.Readings = append(out.Readings, r)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.controls)) {
+		out.Controls = append(out.Controls, l.control(l.controls[name], base))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.params)) {
+		p := l.params[name]
+		at := p.value.origin(name)
+		out.Params = append(out.Params, Param{
+			Name: name, Value: p.value.text, Unit: p.unit, Help: p.help, File: at.File, Line: at.Line,
+		})
+	}
+	return out
+}
+
+// instance is a reading under one set of parameters; nil when it is broken,
+// which the report says.
+func (l *loader) instance(raw *rawReading, e env) *Reading {
+	if raw.broken {
+		return nil
+	}
+	w := l.expansion(raw.expr, e, raw.Rate)
+	if w == nil {
+		return nil
+	}
+	r := raw.Reading
+	r.selectors = parser.ExtractSelectors(w.root)
+	r.params = e.origins(raw.reads)
+	r.plan = l.plan(raw.expr, w, r.Key)
+	if r.plan == nil {
+		return nil
+	}
+	r.Query = r.plan.query
+	return &r
+}
+
+func (l *loader) plan(x *expression, w *expansion, key []string) *plan {
+	if w == nil {
+		return nil
+	}
+	p, err := newPlan(w.root, key, w.covered)
+	if err != nil {
+		l.errorf(x.rule, x.at.at(), "%s", err)
+	}
+	return p
+}
+
+func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
+	c := &raw.Control
+	e := env{params: l.params, with: raw.with}
+	rate := l.rate(ruleName("controls", c.Name), raw.def)
+	engage, release, value := l.parse(raw.engage, e), l.parse(raw.release, e), l.parse(raw.value, e)
+	l.checkControl(raw, engage, release, value)
+
+	uses, params := map[string]bool{}, maps.Clone(raw.fieldParams)
+	size := 0
+	for _, t := range []*tree{engage, release, value} {
+		if t == nil {
+			continue
+		}
+		maps.Copy(params, t.uses)
+		size = max(size, countNodes(t))
+		for _, ref := range l.references(t.root) {
+			uses[ref.Name] = true
+			maps.Copy(params, l.readings[ref.Name].reads)
+		}
+	}
+	l.checkWith(raw, params)
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		if r := l.used(name, raw.with, base); r != nil {
+			c.Uses = append(c.Uses, r)
+		}
+	}
+	for _, part := range []struct {
+		tree *tree
+		into **plan
+	}{{engage, &c.engage}, {release, &c.release}, {value, &c.value}} {
+		if part.tree == nil || l.tooManyNodes(part.tree) {
+			continue
+		}
+		if w := l.expansion(part.tree.expression, e, rate); w != nil {
+			c.selectors = append(c.selectors, parser.ExtractSelectors(w.root)...)
+			*part.into = l.plan(part.tree.expression, w, c.Key)
+		}
+	}
+	c.params = e.origins(params)
+	return c
+}
+
+// used is a reading as a control uses it: the one of the set, or an instance of
+// its own when the control sets one of its parameters.
+func (l *loader) used(name string, with map[string]quantity, base map[string]*Reading) *Reading {
+	raw := l.readings[name]
+	for param := range with {
+		if raw.reads[param] {
+			return l.instance(raw, env{params: l.params, with: with})
+		}
+	}
+	return base[name]
+}
+
+func (l *loader) tooManyNodes(t *tree) bool {
+	size := countNodes(t)
+	for _, ref := range l.references(t.root) {
+		size = min(size+l.readings[ref.Name].size, maxNodes+1)
+	}
+	if size > maxNodes {
+		l.tooLarge(t.expression)
+	}
+	return size > maxNodes
+}
+
+// checkWith refuses a parameter that a control sets and that nothing of it reads.
+func (l *loader) checkWith(raw *rawControl, params map[string]bool) {
+	v := raw.def.get("with")
+	if v == nil || v.broken {
+		return
+	}
+	for _, e := range v.entries {
+		if _, set := raw.with[e.key.text]; set && !params[e.key.text] && !HasErrors(l.messages) {
+			l.add(SeverityError, ruleName("controls", raw.Name), e.key.at(),
+				nearest(e.key.text, slices.Sorted(maps.Keys(params))),
+				"with sets $%s, which neither the control nor a reading that it uses reads", e.key.text)
+		}
+	}
+}

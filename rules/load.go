@@ -1,0 +1,87 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Settings come from the configuration of the program, not from rule files.
+type Settings struct {
+	// RateWindow replaces the parameter rate_window of every file; what a control
+	// sets by `with` stays. 0 leaves it as the files have it.
+	RateWindow time.Duration
+	// Rate is how rate( is read where neither a reading nor its file says so:
+	// RateCovered or RatePrometheus. Empty means RateCovered.
+	Rate string
+}
+
+// settingsFile is the name under which messages and origins show a setting.
+const settingsFile = "settings"
+
+// rateWindow is the parameter that Settings.RateWindow replaces (S0-125).
+const rateWindow = "rate_window"
+
+// Load reads the sources in their order, presets first, merges what later ones
+// override, and expands every expression. It reports all that it finds in all
+// files in one run; with an error among the messages the set is nil, never half.
+func Load(sources []Source, set Settings) (*Set, []Message) {
+	l := &loader{report: newReport(), settings: set}
+	for i, source := range sources {
+		l.order[source.Name] = i
+		l.read(source)
+	}
+	out := l.build()
+	messages := l.sorted()
+	if HasErrors(messages) {
+		return nil, messages
+	}
+	return out, messages
+}
+
+// Check loads the sources with default settings for their messages alone.
+func Check(sources []Source) []Message {
+	_, messages := Load(sources, Settings{})
+	return messages
+}
+
+// loader carries one load through its stages: read and walk every file, merge
+// them by name, build and expand the rules, check what they say.
+type loader struct {
+	*report
+	settings Settings
+	merged   map[string]map[string]*definition // by section and name
+	rules    int                               // readings and controls so far
+	// incomplete is true once a file could not be used: a name that is missing
+	// may stand in it, so nothing is said about missing names.
+	incomplete bool
+
+	params   map[string]*param
+	readings map[string]*rawReading
+	controls map[string]*rawControl
+}
+
+func (l *loader) read(source Source) {
+	f := newFile(source.Name, source.Data)
+	root := parseYAML(f, l.report)
+	if root != nil {
+		root = l.walk(root)
+	}
+	if root == nil {
+		l.incomplete = true
+		return
+	}
+	l.merge(f, root)
+}
+
+func (l *loader) build() *Set {
+	l.buildParams()
+	l.buildReadings()
+	l.buildControls()
+	l.link()
+	out := l.expand()
+	l.checkUnused()
+	slices.SortFunc(out.Readings, func(a, b *Reading) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Controls, func(a, b *Control) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}

@@ -1,0 +1,182 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+)
+
+// definition is a parameter, reading or control while files are merged into it.
+type definition struct {
+	name string
+	key  *value // the name where it is defined, for its place
+	body *value
+	home *file // the file whose rate and interval hold for it
+}
+
+func (d *definition) get(key string) *value { return d.body.get(key) }
+
+// place is where a message about a field points: the field, else the name.
+func (d *definition) place(key string) place {
+	if v := d.body.get(key); v != nil {
+		return v.at()
+	}
+	return d.key.at()
+}
+
+// required are the keys that a rule cannot stand without. Who writes all of them
+// defines a rule, who writes fewer changes one.
+var required = map[string][]string{
+	"readings": {"key", "expr"},
+	"controls": {"key", "engage", "release", "action", "target", "value", "limits", "ttl", "purpose"},
+	// A parameter with a help text introduces itself; {value: 650} sets one.
+	"params": {"value", "help"},
+}
+
+// core are the keys of which a new rule has at least one: without any it was
+// meant to change a rule that does not exist.
+var core = map[string][]string{
+	"params":   {"value"},
+	"readings": {"expr", "key"},
+	"controls": {"action", "engage", "value"},
+}
+
+func hasAll(v *value, keys []string) bool {
+	return !slices.ContainsFunc(keys, func(k string) bool { return v.get(k) == nil })
+}
+
+func hasAny(v *value, keys []string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil })
+}
+
+// merge lays a file over those before it.
+func (l *loader) merge(f *file, root *value) {
+	if l.merged == nil {
+		l.merged = map[string]map[string]*definition{"params": {}, "readings": {}, "controls": {}}
+	}
+	for _, key := range []string{"rate", "interval"} {
+		if v := root.get(key); v != nil && v.null {
+			l.errorf("", root.keyOf(key).at(), "%s is empty", key)
+		}
+	}
+	f.rate, f.interval = notNull(root.get("rate")), notNull(root.get("interval"))
+	for _, section := range sections {
+		named := root.get(section)
+		if named == nil {
+			continue
+		}
+		for _, e := range named.entries {
+			if section != "params" {
+				l.countRule(e.key)
+			}
+			l.mergeOne(section, e)
+		}
+	}
+}
+
+func notNull(v *value) *value {
+	if v == nil || v.null {
+		return nil
+	}
+	return v
+}
+
+func (l *loader) countRule(key *value) {
+	if l.rules++; l.rules == maxRules+1 {
+		l.errorf("", key.at(), "more than %d readings and controls in all files", maxRules)
+	}
+}
+
+func (l *loader) mergeOne(section string, e entry) {
+	name, rule := e.key.text, ruleName(section, e.key.text)
+	before := l.merged[section][name]
+	if e.value.broken {
+		return
+	}
+	if e.value.null {
+		if before == nil {
+			l.nothingBefore(section, e.key, "nothing to remove: no %s")
+		}
+		delete(l.merged[section], name)
+		return
+	}
+	replace := l.replaces(e.value, rule)
+	switch {
+	case before == nil && replace:
+		l.nothingBefore(section, e.key, "replace: true, but no %s is defined before this file")
+	case before == nil && !hasAny(e.value, core[section]):
+		l.nothingBefore(section, e.key, "nothing to change: no %s is defined before this file")
+		return
+	case before != nil && !replace && hasAll(e.value, required[section]):
+		l.errorf(rule, e.key.at(), "defined twice, first at %s:%d; write only the keys that change, or add replace: true",
+			before.key.file.name, before.key.line)
+		return
+	}
+	if before == nil || replace {
+		clean := l.overlay(nil, e.value, rule)
+		l.merged[section][name] = &definition{name: name, key: e.key, body: clean, home: e.key.file}
+		return
+	}
+	before.body = l.overlay(before.body, e.value, rule)
+}
+
+// nothingBefore reports a change to a rule that no earlier file defines. When a
+// file could not be read the rule may stand there, and nothing is said.
+func (l *loader) nothingBefore(section string, key *value, format string) {
+	if l.incomplete {
+		return
+	}
+	near := nearest(key.text, slices.Sorted(maps.Keys(l.merged[section])))
+	l.add(SeverityError, ruleName(section, key.text), key.at(), near, format, ruleName(section, key.text))
+}
+
+func ruleName(section, name string) string {
+	switch section {
+	case "params":
+		return "parameter " + name
+	case "readings":
+		return "reading " + name
+	}
+	return "control " + name
+}
+
+func (l *loader) replaces(v *value, rule string) bool {
+	flag := v.get("replace")
+	if flag == nil {
+		return false
+	}
+	on, ok := flag.boolean()
+	if !ok {
+		l.errorf(rule, flag.at(), "replace takes true or false")
+	}
+	return on
+}
+
+// overlay lays one mapping over another: mappings merge, what is single or a
+// list replaces, null removes. Each value keeps the file it came from.
+func (l *loader) overlay(base, over *value, rule string) *value {
+	out := *over
+	out.entries = nil
+	if base != nil {
+		out = *base
+		out.entries = slices.Clone(base.entries)
+	}
+	for _, e := range over.entries {
+		i := slices.IndexFunc(out.entries, func(o entry) bool { return o.key.text == e.key.text })
+		switch {
+		case e.key.text == "replace":
+		case e.value.null && i < 0:
+			l.errorf(rule, e.key.at(), "%s is empty: null removes what an earlier file says, and there is nothing", e.key.text)
+		case e.value.null:
+			out.entries = slices.Delete(out.entries, i, i+1)
+		case i < 0 && e.value.kind == mapping:
+			out.entries = append(out.entries, entry{e.key, l.overlay(nil, e.value, rule)})
+		case i < 0:
+			out.entries = append(out.entries, e)
+		case e.value.kind == mapping:
+			out.entries[i].value = l.overlay(out.entries[i].value, e.value, rule)
+		default:
+			out.entries[i] = e
+		}
+	}
+	return &out
+}
