@@ -92,16 +92,18 @@ func (l *level[T]) sweep(c *cache, keep func(*entry[T]) bool) {
 	}
 }
 
-type scope struct{ metrics level[metric] }
+type scope struct {
+	metrics  level[metric]
+	messages int // as of a resource
+}
 
 // stream is one point's way to its series.
 type stream struct {
-	s    *series    // of a gauge or a sum
-	h    *histogram // of a histogram
-	seen *deltas    // of a delta stream
-	bad  reason     // why its points are refused, whatever their values
-	// messages is how many lie in its attributes, for the bound on a request.
-	messages int32
+	s        *series    // of a gauge or a sum
+	h        *histogram // of a histogram
+	seen     *deltas    // of a delta stream
+	bad      reason     // why its points are refused, whatever their values
+	messages int32      // in its attributes, as of a resource
 }
 
 // series is one series of the store.
@@ -173,7 +175,7 @@ func (c *cache) tidy(now int64) {
 	if c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes {
 		c.resources, c.nodes, c.keyBytes = level[resource]{}, 0, 0
 	}
-	c.dropSeries(now - idle)
+	c.dropSeries(now-idle, full)
 }
 
 func (c *cache) dropStreams(before int64) {
@@ -195,12 +197,14 @@ func (c *cache) dropStreams(before int64) {
 	})
 }
 
-func (c *cache) dropSeries(before int64) {
+// dropSeries spares the running sums as long as there is room: a delta stream that
+// does not move sends nothing.
+func (c *cache) dropSeries(before int64, full bool) {
 	for hash, s := range c.series {
 		var kept *series
 		for s != nil {
 			next := s.same
-			if s.used >= before {
+			if s.used >= before || s.sum != nil && !full {
 				s.same, kept = kept, s
 			} else {
 				c.nSeries--

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -105,7 +103,7 @@ func readAll(t testing.TB, db storage.Queryable, mint, maxt int64) map[string][]
 	defer q.Close()
 	all := map[string][]tv{}
 	set := q.Select(context.Background(), false, nil,
-		labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+"))
+		labels.MustNewMatcher(labels.MatchRegexp, metricLabel, ".+"))
 	for set.Next() {
 		s := set.At()
 		it := s.Iterator(nil)
@@ -209,16 +207,6 @@ func checkResult(t testing.TB, got Result, accepted, folded int64, reasons map[s
 	if (got.Message != "") != (got.Rejected > 0) {
 		t.Errorf("message %q for %d rejected", got.Message, got.Rejected)
 	}
-}
-
-// caseFileOf reads an input of a case.
-func caseFileOf(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "testdata", "cases", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func wantDecodeError(t *testing.T, err error) {

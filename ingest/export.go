@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/otlptranslator"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 )
 
@@ -54,20 +53,6 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Logger takes warnings. Nil means none.
 	Logger *slog.Logger
-}
-
-// Watch says which rules select a series and is told when those series grew.
-// All three nil means that nobody watches.
-type Watch struct {
-	// Gen changes when the rule set does.
-	Gen func() uint64
-	// Rules lists the rules that select the series, as small numbers from 0. It
-	// is asked once per series and generation.
-	Rules func(labels.Labels) []int32
-	// Grew is called once per request, right after Commit and before Sync, with
-	// the rules whose series grew, each once, and the newest time in Unix
-	// milliseconds. It must not block. The slice is the callee's to keep.
-	Grew func(rules []int32, newest int64)
 }
 
 const (

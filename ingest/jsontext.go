@@ -165,6 +165,9 @@ func (d *jsonDecoder) number() ([]byte, error) {
 	return token, nil
 }
 
+// isNumber reports whether a text is one JSON number and nothing else.
+func isNumber(b []byte) bool { return len(b) > 0 && numberLen(b) == len(b) }
+
 // numberLen is how much of the head of b is a JSON number, 0 for none.
 func numberLen(b []byte) int {
 	i := 0

@@ -19,6 +19,9 @@ const (
 	maxMetricName = 256
 )
 
+// metricLabel is the label that holds the name of the metric.
+const metricLabel = "__name__"
+
 // naming translates names as Prometheus does with its default settings.
 type naming struct {
 	metric  otlptranslator.MetricNamer
@@ -34,8 +37,9 @@ func newNaming(o *Options) naming {
 		// Prometheus's defaults (config.DefaultOTLPConfig). The first field is
 		// deprecated in the library and still what a default Prometheus sets.
 		label: otlptranslator.LabelNamer{
-			UTF8Allowed:                 !o.Naming.ShouldEscape(),
-			UnderscoreLabelSanitization: true, //nolint:staticcheck // see above
+			UTF8Allowed: !o.Naming.ShouldEscape(),
+			//lint:ignore SA1019 see above
+			UnderscoreLabelSanitization: true,
 			PreserveMultipleUnderscores: true,
 		},
 		promote:  make(map[string]bool),
@@ -60,7 +64,7 @@ func (n *naming) labelName(key string) (string, reason) {
 	switch {
 	case err != nil:
 		return "", badLabel
-	case name == labels.MetricName:
+	case name == metricLabel:
 		return "", labelCollision
 	case len(name) > maxLabelName:
 		return "", labelLimit
@@ -157,7 +161,7 @@ func unfit(value string) reason {
 func (n *naming) translate(a attribute) (labels.Label, reason) {
 	// An attribute called as the metric name's own label is skipped, as
 	// Prometheus does; a list or a map gives no label.
-	if a.key == labels.MetricName || !a.scalar || a.value == "" {
+	if a.key == metricLabel || !a.scalar || a.value == "" {
 		return labels.Label{}, fine
 	}
 	name, why := n.labelName(a.key)
@@ -176,7 +180,7 @@ func (n *naming) translate(a attribute) (labels.Label, reason) {
 // pointLabels gives the labels of a point but for the metric name. taken is a
 // label that the caller will add, or empty.
 func (n *naming) pointLabels(base []labels.Label, attrs []attribute, taken string) ([]labels.Label, reason) {
-	list := make([]labels.Label, 0, len(base)+len(attrs)+2)
+	list := make([]labels.Label, 0, min(len(base)+len(attrs), maxLabels)+2)
 	for _, a := range attrs {
 		l, why := n.translate(a)
 		switch {
@@ -186,11 +190,10 @@ func (n *naming) pointLabels(base []labels.Label, attrs []attribute, taken strin
 			continue
 		case l.Name == taken || has(list, l.Name):
 			return nil, labelCollision
+		case len(list)+len(base) == maxLabels:
+			return nil, labelLimit
 		}
 		list = append(list, l)
-	}
-	if len(list)+len(base) > maxLabels {
-		return nil, labelLimit
 	}
 	return append(list, base...), fine
 }
@@ -214,7 +217,7 @@ func named(list []labels.Label, metric string, more labels.Label) labels.Labels 
 	for _, l := range list {
 		b.Add(l.Name, l.Value)
 	}
-	b.Add(labels.MetricName, metric)
+	b.Add(metricLabel, metric)
 	if more.Name != "" {
 		b.Add(more.Name, more.Value)
 	}

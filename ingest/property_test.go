@@ -84,7 +84,6 @@ func descending(n int) []int {
 // generator draws requests from small alphabets, so that what can collide does.
 type generator struct {
 	t *rapid.T
-	b *bed
 	// tick makes the times of delta points ascend.
 	tick int64
 }

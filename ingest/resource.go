@@ -13,21 +13,18 @@ type resource struct {
 	base []labels.Label
 	info *series // target_info, nil without one
 	// bad refuses every point: the identity is ambiguous or unfit.
-	bad  reason
-	what string
+	bad      reason
+	what     string
+	messages int // in its bytes, itself included, for the bound on a request
 }
 
 // newResource decodes a resource that is not in the cache.
 func (w *walk) newResource(b []byte) (resource, error) {
-	n, invalid, err := scan(msgResource, b, 3)
-	w.messages += n
+	n, err := check(msgResource, b, 3, "resource")
 	if err != nil {
 		return resource{}, err
 	}
-	if invalid {
-		return resource{}, undecodable("a resource attribute is not valid UTF-8")
-	}
-	var r resource
+	r := resource{messages: n}
 	attrs := attributes(b, 1)
 	byKey := make(map[string]string, len(attrs))
 	for _, a := range attrs {

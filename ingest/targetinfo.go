@@ -21,8 +21,7 @@ const maxWrote = 32
 // with another, is left out; a promoted one stands.
 func (w *walk) targetInfo(r *resource, attrs []attribute) {
 	list := slices.Clone(r.base)
-	var more []labels.Label
-	var twice []string
+	values := map[string]string{} // empty for a label that two attributes want
 	others := false
 	for _, a := range attrs {
 		if a.key == serviceName || a.key == serviceNamespace || a.key == serviceInstance {
@@ -30,15 +29,20 @@ func (w *walk) targetInfo(r *resource, attrs []attribute) {
 		}
 		others = true
 		l, why := w.naming.translate(a)
-		switch {
-		case why != fine || l.Name == "" || has(list, l.Name):
-		case has(more, l.Name):
-			twice = append(twice, l.Name)
-		default:
-			more = append(more, l)
+		if why != fine || l.Name == "" || has(list, l.Name) {
+			continue
+		}
+		if _, twice := values[l.Name]; twice {
+			l.Value = ""
+		}
+		values[l.Name] = l.Value
+	}
+	var more []labels.Label
+	for name, value := range values {
+		if value != "" {
+			more = append(more, labels.Label{Name: name, Value: value})
 		}
 	}
-	more = slices.DeleteFunc(more, func(l labels.Label) bool { return slices.Contains(twice, l.Name) })
 	slices.SortFunc(more, func(a, b labels.Label) int { return cmp.Compare(a.Name, b.Name) })
 	list = append(list, more[:min(len(more), max(0, maxLabels-len(list)))]...)
 	if others && (has(list, "job") || has(list, "instance")) {

@@ -3,54 +3,7 @@ package ingest
 import (
 	"encoding/binary"
 	"math"
-	"strings"
-	"unicode/utf8"
-
-	"github.com/prometheus/otlptranslator"
 )
-
-// kind is what a metric holds; the number is its field in Metric.
-type kind uint8
-
-const (
-	kindGauge        kind = 5
-	kindSum          kind = 7
-	kindHistogram    kind = 9
-	kindExpHistogram kind = 10
-	kindSummary      kind = 11
-)
-
-// Values of AggregationTemporality.
-const (
-	temporalityDelta      = 1
-	temporalityCumulative = 2
-)
-
-// header is what a metric says of all its points.
-type header struct {
-	kind        kind
-	temporality uint8
-	monotonic   bool
-	name, unit  []byte
-}
-
-// metric is a header, checked and translated.
-type metric struct {
-	streams     level[stream]
-	name        string // as the sender wrote it
-	unit        string
-	stored      string // without the suffixes of a histogram
-	kind        kind
-	temporality uint8
-	monotonic   bool
-	bad         reason
-}
-
-// same reports whether both describe one metric, whatever sent them.
-func (m *metric) same(o *metric) bool {
-	return m == o || m.name == o.name && m.unit == o.unit && m.kind == o.kind &&
-		m.temporality == o.temporality && m.monotonic == o.monotonic
-}
 
 // walk is the work on one request. Everything in it is reused by the next one.
 type walk struct {
@@ -98,6 +51,10 @@ func newWalk(o *Options) walk {
 	}
 }
 
+// maxScratch is how many samples the room for a request may hold when the next one
+// begins.
+const maxScratch = 1 << 17
+
 // begin makes ready for a request.
 func (w *walk) begin() {
 	w.n++
@@ -106,6 +63,9 @@ func (w *walk) begin() {
 	w.tally.reset()
 	w.messages, w.points = 0, 0
 	w.lastResource = nil
+	if cap(w.samples) > maxScratch {
+		w.pending, w.samples = nil, nil
+	}
 	w.pending, w.samples = w.pending[:0], w.samples[:0]
 	w.disorder, w.appended = false, 0
 	w.savedSums, w.savedDeltas, w.infos = w.savedSums[:0], w.savedDeltas[:0], w.infos[:0]
@@ -160,28 +120,38 @@ func (w *walk) more() error {
 	return nil
 }
 
-// merge joins the occurrences of a field that should come once, as protobuf
-// wants it.
-func merge(old, b []byte) []byte {
-	if old == nil {
-		return b
+// joined is a message that should come once, put together from all its
+// occurrences, as protobuf wants it.
+type joined struct {
+	b   []byte
+	own bool // b is a copy
+}
+
+func (j *joined) add(b []byte) {
+	switch {
+	case j.b == nil:
+		j.b = b
+		return
+	case !j.own:
+		j.b, j.own = append(make([]byte, 0, 2*len(j.b)+len(b)), j.b...), true
 	}
-	return append(old[:len(old):len(old)], b...)
+	j.b = append(j.b, b...)
 }
 
 // children finds the message in field 1 of b, which may come after what it
 // describes, and hands each message of field 2 on.
 func (w *walk) children(b []byte, what string, one *[]byte, each func([]byte) error) error {
-	*one = nil
+	var first joined
 	f := fields{b: b}
 	for f.next() {
 		if f.num <= 2 && f.typ != wireBytes {
 			return undecodable("a field of %s has the wrong wire type", what)
 		}
 		if f.num == 1 {
-			*one = merge(*one, f.data)
+			first.add(f.data)
 		}
 	}
+	*one = first.b
 	if f.broken {
 		return undecodable("%s is cut short or malformed", what)
 	}
@@ -205,7 +175,9 @@ func (w *walk) resourceMetrics(b []byte) error {
 	if err != nil || w.re != nil {
 		return err
 	}
-	return w.check(msgResource, w.resourceKey, 3, "resource")
+	n, err := check(msgResource, w.resourceKey, 3, "resource")
+	w.messages += n
+	return err
 }
 
 func (w *walk) scopeMetrics(b []byte) error {
@@ -214,23 +186,28 @@ func (w *walk) scopeMetrics(b []byte) error {
 	if err != nil || w.se != nil {
 		return err
 	}
-	return w.check(msgScope, w.scopeKey, 4, "scope")
+	n, err := check(msgScope, w.scopeKey, 4, "scope")
+	w.messages += n
+	return err
 }
 
-// check scans a resource or a scope.
-func (w *walk) check(m message, b []byte, depth int, what string) error {
+// check scans a resource or a scope and counts its messages. One that is not there
+// is none.
+func check(m message, b []byte, depth int, what string) (n int, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
 	n, invalid, err := scan(m, b, depth)
-	w.messages += n
 	if err == nil && invalid {
 		err = undecodable("a text of a %s is not valid UTF-8", what)
 	}
-	return err
+	return n, err
 }
 
 // metric reads one Metric: first what it says of itself, then its points.
 func (w *walk) metric(b []byte) error {
 	var h header
-	var data []byte
+	var data joined
 	f := fields{b: b}
 	for f.next() {
 		switch f.num {
@@ -246,9 +223,9 @@ func (w *walk) metric(b []byte) error {
 			h.unit = f.data
 		case 5, 7, 9, 10, 11:
 			if kind(f.num) != h.kind {
-				h.kind, data = kind(f.num), nil
+				h.kind, data = kind(f.num), joined{}
 			}
-			data = merge(data, f.data)
+			data.add(f.data)
 		case 12:
 			n, _, err := scan(msgKeyValue, f.data, 5)
 			if w.messages += n; err != nil {
@@ -265,32 +242,11 @@ func (w *walk) metric(b []byte) error {
 	if err := w.more(); err != nil {
 		return err
 	}
-	points, err := h.data(data)
+	points, err := h.data(data.b)
 	if err != nil || points == 0 {
 		return err
 	}
-	return w.metricPoints(&h, data)
-}
-
-// data reads the fields beside the points, and counts the points.
-func (h *header) data(b []byte) (points int, err error) {
-	f := fields{b: b}
-	for f.next() {
-		switch {
-		case f.num == 1 && f.typ == wireBytes:
-			points++
-		case f.num == 2 && f.typ == wireVarint:
-			h.temporality = uint8(min(f.val, 255))
-		case f.num == 3 && f.typ == wireVarint:
-			h.monotonic = f.val != 0
-		case f.num <= 3:
-			return 0, undecodable("a field of a metric's data has the wrong wire type")
-		}
-	}
-	if f.broken {
-		return 0, undecodable("a metric's data is cut short or malformed")
-	}
-	return points, nil
+	return w.metricPoints(&h, data.b)
 }
 
 // metricPoints finds the metric in the cache and walks its points.
@@ -361,17 +317,21 @@ func (w *walk) resolve(h *header) error {
 			e.v = r
 		}
 		w.re, w.lastResource = e, e
+		w.messages += e.v.messages
 	}
 	if w.se == nil {
 		scopes := &w.re.v.scopes
 		e := scopes.find(w.lastScope, w.scopeKey)
 		if e == nil {
-			if err := w.check(msgScope, w.scopeKey, 4, "scope"); err != nil {
+			n, err := check(msgScope, w.scopeKey, 4, "scope")
+			if err != nil {
 				return err
 			}
 			e = scopes.add(c, w.lastScope, w.scopeKey)
+			e.v.messages = n
 		}
 		w.se, w.lastScope = e, e
+		w.messages += e.v.messages
 	}
 	w.key = append(w.key[:0], byte(h.kind), h.temporality, 0)
 	if h.monotonic {
@@ -387,57 +347,4 @@ func (w *walk) resolve(h *header) error {
 	}
 	w.me, w.lastMetric = e, e
 	return nil
-}
-
-// newMetric translates a header that is not in the cache.
-func (n *naming) newMetric(h *header) metric {
-	m := metric{
-		name: string(h.name), unit: string(h.unit),
-		kind: h.kind, temporality: h.temporality, monotonic: h.monotonic,
-	}
-	room := maxMetricName
-	t := otlptranslator.Metric{Name: m.name, Unit: m.unit}
-	switch {
-	case h.kind == kindExpHistogram:
-		m.bad = expHistogram
-		return m
-	case h.kind == kindSummary:
-		m.bad = summary
-		return m
-	case !utf8.Valid(h.name) || !utf8.Valid(h.unit):
-		m.bad = invalidUTF8
-		return m
-	case !plain(m.name) || !plain(m.unit):
-		m.bad = badText
-		return m
-	case h.kind != kindGauge && h.temporality != temporalityDelta && h.temporality != temporalityCumulative:
-		m.bad = badTemporality
-		return m
-	case h.kind == kindGauge:
-		t.Type = otlptranslator.MetricTypeGauge
-	case h.kind == kindHistogram:
-		t.Type = otlptranslator.MetricTypeHistogram
-		room -= len("_bucket")
-	case h.monotonic:
-		t.Type = otlptranslator.MetricTypeMonotonicCounter
-	default:
-		t.Type = otlptranslator.MetricTypeNonMonotonicCounter
-	}
-	stored, err := n.metric.Build(t)
-	switch {
-	case err != nil || len(stored) > room:
-		m.bad = badName
-	case reserved(stored):
-		m.bad = reservedName
-	}
-	m.stored = stored
-	return m
-}
-
-// reserved reports whether only wattloop itself may write a name (decisions.md
-// X26).
-func reserved(name string) bool {
-	return name == "up" || name == targetInfoName ||
-		strings.HasPrefix(name, "wattloop_") || strings.HasPrefix(name, "joulie_twin_") ||
-		strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "ALERTS")
 }

@@ -1,0 +1,123 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// scalar writes one number or truth value, without a tag.
+func (d *jsonDecoder) scalar(k jsonKind) error {
+	switch k {
+	case jsonBool:
+		switch {
+		case d.word("true"):
+			d.out = append(d.out, 1)
+		case d.word("false"):
+			d.out = append(d.out, 0)
+		default:
+			return d.errorf("want true or false")
+		}
+		return nil
+	case jsonDouble:
+		v, err := d.double()
+		d.out = binary.LittleEndian.AppendUint64(d.out, math.Float64bits(v))
+		return err
+	case jsonEnum:
+		v, err := d.temporality()
+		d.out = binary.AppendUvarint(d.out, v)
+		return err
+	}
+	v, negative, err := d.integer()
+	if err != nil {
+		return err
+	}
+	signed := k == jsonInt64 || k == jsonSigned
+	switch {
+	case negative && (!signed || v > 1<<63), !negative && signed && v > math.MaxInt64,
+		k == jsonUint32 && v > math.MaxUint32:
+		return d.errorf("the integer is out of range")
+	case negative:
+		v = -v
+	}
+	if k == jsonInt64 || k == jsonUint32 {
+		d.out = binary.AppendUvarint(d.out, v)
+	} else {
+		d.out = binary.LittleEndian.AppendUint64(d.out, v)
+	}
+	return nil
+}
+
+// temporality reads an AggregationTemporality. OTLP wants its number; senders
+// that write its name are understood, since another reading would lose the metric
+// in silence (C08).
+func (d *jsonDecoder) temporality() (uint64, error) {
+	if d.peek() != '"' {
+		v, negative, err := d.integer()
+		if err == nil && (negative || v > math.MaxInt32) {
+			err = d.errorf("the enum is out of range")
+		}
+		return v, err
+	}
+	name, err := d.text(nil)
+	switch {
+	case err != nil:
+		return 0, err
+	case string(name) == "AGGREGATION_TEMPORALITY_UNSPECIFIED":
+		return 0, nil
+	case string(name) == "AGGREGATION_TEMPORALITY_DELTA":
+		return temporalityDelta, nil
+	case string(name) == "AGGREGATION_TEMPORALITY_CUMULATIVE":
+		return temporalityCumulative, nil
+	}
+	return 0, d.errorf("%s is no aggregation temporality: write 1 for delta, 2 for cumulative", excerpt(string(name)))
+}
+
+// double reads a JSON number, also in quotes, or one of the three words.
+func (d *jsonDecoder) double() (float64, error) {
+	var token []byte
+	var err error
+	if d.peek() == '"' {
+		if d.key, err = d.text(d.key[:0]); err != nil {
+			return 0, err
+		}
+		switch string(d.key) {
+		case "NaN":
+			return math.NaN(), nil
+		case "Infinity":
+			return math.Inf(1), nil
+		case "-Infinity":
+			return math.Inf(-1), nil
+		}
+		if token = d.key; !isNumber(token) {
+			return 0, d.errorf("%s is no number", excerpt(string(token)))
+		}
+	} else if token, err = d.number(); err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseFloat(string(token), 64)
+	if err != nil {
+		return 0, d.errorf("the number is out of range")
+	}
+	return v, nil
+}
+
+// integer reads a whole number, also in quotes, as its size and sign.
+func (d *jsonDecoder) integer() (size uint64, negative bool, err error) {
+	var token []byte
+	if d.peek() == '"' {
+		if d.key, err = d.text(d.key[:0]); err != nil {
+			return 0, false, err
+		}
+		if token = d.key; !isNumber(token) {
+			return 0, false, d.errorf("%s is no integer", excerpt(string(token)))
+		}
+	} else if token, err = d.number(); err != nil {
+		return 0, false, err
+	}
+	size, negative, ok := wholeNumber(token)
+	if !ok {
+		return 0, false, d.errorf("%s is no integer of 64 bits", excerpt(string(token)))
+	}
+	return size, negative, nil
+}

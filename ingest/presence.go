@@ -1,0 +1,124 @@
+package ingest
+
+import (
+	"context"
+	"math"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+)
+
+// presence is what is known of a series at the time of a sample.
+type presence uint8
+
+const (
+	unknown presence = iota
+	absent
+	same  // the very sample is there
+	other // another value is
+)
+
+// look finds out what the series holds at the time of the sample: a second value
+// there would vanish in the store without an error when it is late or comes in the
+// same commit. ask puts the question to the store where the answer is not at hand.
+func (w *walk) look(ctx context.Context, sm *sample, ask bool) presence {
+	s := sm.s
+	if s.epoch != w.cache.epoch {
+		s.epoch, s.ref, s.inOrder = w.cache.epoch, 0, false
+	}
+	found, v := true, 0.0
+	switch {
+	case s.ready && s.readyT == sm.t:
+		v = s.readyV
+	case s.inOrder && sm.t > s.newest:
+		found = false
+	case s.inOrder && sm.t == s.newest:
+		// The same once more does no harm, and brings back what was lost before it
+		// was durable.
+		if v = s.value; sameValue(v, sm.v) {
+			found = false
+		}
+	case s.inOrder || ask:
+		v, found = w.stored(ctx, sm)
+	default:
+		return unknown
+	}
+	switch {
+	case !found:
+		return absent
+	case sameValue(v, sm.v):
+		return same
+	}
+	return other
+}
+
+// sameValue compares as the store does.
+func sameValue(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
+
+// querier is opened by the first late sample of a request.
+type querier struct {
+	q      storage.Querier
+	failed bool
+}
+
+// floatSample is chunkenc.ValFloat, whose package only store may import.
+const floatSample = 1
+
+// stored returns what the store holds for the series at the time of the sample.
+// A store that cannot be read there does not keep the sample out.
+func (w *walk) stored(ctx context.Context, sm *sample) (float64, bool) {
+	if w.o.Queryable == nil || w.querier.failed {
+		return 0, false
+	}
+	if w.querier.q == nil {
+		mint, maxt := sm.t, sm.t
+		for i := range w.samples {
+			mint, maxt = min(mint, w.samples[i].t), max(maxt, w.samples[i].t)
+		}
+		q, err := w.o.Queryable.Querier(mint, maxt)
+		if err != nil {
+			w.unreadable(err)
+			return 0, false
+		}
+		w.querier.q = q
+	}
+	var matchers []*labels.Matcher
+	sm.s.labels.Range(func(l labels.Label) {
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
+	})
+	set := w.querier.q.Select(ctx, false, nil, matchers...)
+	for set.Next() {
+		one := set.At()
+		if !labels.Equal(one.Labels(), sm.s.labels) {
+			continue
+		}
+		it := one.Iterator(nil)
+		if it.Seek(sm.t) == floatSample {
+			if t, v := it.At(); t == sm.t {
+				return v, true
+			}
+		}
+		if err := it.Err(); err != nil {
+			w.unreadable(err)
+		}
+		return 0, false
+	}
+	if err := set.Err(); err != nil {
+		w.unreadable(err)
+	}
+	return 0, false
+}
+
+func (w *walk) unreadable(err error) {
+	w.querier.failed = true
+	w.o.Logger.Warn("late points are stored without a look at what is there", "err", err)
+}
+
+func (w *walk) closeQuerier() {
+	if w.querier.q != nil {
+		if err := w.querier.q.Close(); err != nil {
+			w.o.Logger.Warn("a querier did not close", "err", err)
+		}
+	}
+	w.querier = querier{}
+}
