@@ -55,11 +55,7 @@ func (l *loader) checkCondition(t *tree) bool {
 		l.errorf(t.rule, t.place(t.root.PositionRange()), "when is a %s: it compares a reading, as node_power > 400 does",
 			parser.DocumentedType(t.root.Type()))
 	case !selects(t.root):
-		text := "when has no comparison, so it holds whenever there is an answer"
-		if hasComparison(t.root) {
-			text = "bool answers 0 or 1 for every key, so when always holds: leave the word out"
-		}
-		l.errorf(t.rule, t.place(t.root.PositionRange()), "%s", text)
+		l.errorf(t.rule, t.place(t.root.PositionRange()), "%s", whyAlways(t.root))
 	default:
 		return true
 	}
@@ -96,14 +92,20 @@ func selects(e parser.Expr) bool {
 	return false
 }
 
-func hasComparison(e parser.Expr) bool {
-	found := false
+// whyAlways says why a condition does not select.
+func whyAlways(e parser.Expr) string {
+	why := "when has no comparison, so it holds whenever there is an answer"
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		b, ok := n.(*parser.BinaryExpr)
-		found = found || ok && b.Op.IsComparisonOperator()
+		switch b, ok := n.(*parser.BinaryExpr); {
+		case !ok || !b.Op.IsComparisonOperator():
+		case b.ReturnBool:
+			why = "bool answers 0 or 1 for every key, so when always holds: leave the word out"
+		default:
+			why = "when has a comparison, but holds without it whenever there is an answer"
+		}
 		return nil
 	})
-	return found
+	return why
 }
 
 // checkTree is what holds for every expression, reading or control.

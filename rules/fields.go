@@ -20,7 +20,7 @@ type fields struct {
 // boolean reads true or false; YAML 1.1's yes and on are not taken.
 func (v *value) boolean() (on, ok bool) {
 	switch {
-	case v.style != plain:
+	case v.style != unquoted:
 		return false, false
 	case v.text == "true":
 		return true, true

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -22,12 +23,19 @@ const settingsFile = "settings"
 // rateWindow is the parameter that Settings.RateWindow replaces (S0-125).
 const rateWindow = "rate_window"
 
-// Load reads the sources in their order, presets first, merges what later ones
+// Load reads the sources in their order, presets first, a file with the same
+// bytes as an earlier one but once, merges what later ones
 // override, and expands every expression. It reports all that it finds in all
 // files in one run; with an error among the messages the set is nil, never half.
 func Load(sources []Source, set Settings) (*Set, []Message) {
 	l := &loader{report: newReport(), settings: set}
+	l.checkSettings()
 	for i, source := range sources {
+		// The same file once more, as when a folder of the shipped rules is named
+		// beside those in the binary, says nothing new.
+		if slices.ContainsFunc(sources[:i], func(s Source) bool { return bytes.Equal(s.Data, source.Data) }) {
+			continue
+		}
 		l.order[source.Name] = i
 		l.read(source)
 	}
@@ -59,6 +67,13 @@ type loader struct {
 	params   map[string]*param
 	readings map[string]*rawReading
 	controls map[string]*rawControl
+}
+
+func (l *loader) checkSettings() {
+	if rates := []string{"", RateCovered, RatePrometheus}; !slices.Contains(rates, l.settings.Rate) {
+		l.add(SeverityError, "", place{file: &file{name: settingsFile}}, nearest(l.settings.Rate, rates),
+			"rate is %q: it is %s or %s", l.settings.Rate, RateCovered, RatePrometheus)
+	}
 }
 
 func (l *loader) read(source Source) {

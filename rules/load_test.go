@@ -222,3 +222,39 @@ func TestLoadIsDeterministic(t *testing.T) {
 		}
 	}
 }
+
+// What a file says for all its rules is wrong once, not once a rule; so is a
+// setting.
+func TestFileWideKeys(t *testing.T) {
+	f := func(set Settings, text, want string) {
+		t.Helper()
+		_, messages := Load([]Source{{"f", []byte("version: 1\n" + text + `
+readings:
+  a: {key: [n], expr: sum by (n) (x)}
+  b: {key: [n], expr: sum by (n) (x)}
+`)}}, set)
+		got := ""
+		for _, m := range messages {
+			got += fmt.Sprintf("%s:%d:%d %s\n", m.File, m.Line, m.Col, m.Text)
+		}
+		if got != want {
+			t.Errorf("%s: got\n%swant\n%s", text, got, want)
+		}
+	}
+	f(Settings{}, "interval: 500ms", "f:2:11 interval is 500ms: it must be at least 1s\n")
+	f(Settings{}, "interval: 5", "f:2:11 interval: invalid duration \"5\", write it as 30s, 5m or 1h30m\n")
+	f(Settings{}, "rate: cover", "f:2:7 rate takes covered or prometheus\n")
+	f(Settings{}, "rate: [covered]", "f:2:7 rate takes a single value, this is a list\n")
+	f(Settings{Rate: "plain"}, "", "settings:0:0 rate is \"plain\": it is covered or prometheus\n")
+}
+
+// The same bytes a second time change nothing: a checkout's rules.d beside the
+// shipped rules in the binary.
+func TestSameFileTwice(t *testing.T) {
+	sources := shipped(t)
+	again := Source{"./rules.d/node_power_budget.yaml", sources[len(sources)-1].Data}
+	set := mustLoad(t, Settings{}, append(sources, again)...)
+	if got := set.Control("node_power_budget").File; got != "rules.d/node_power_budget.yaml" {
+		t.Errorf("the control stands in %s", got)
+	}
+}

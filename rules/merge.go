@@ -53,12 +53,7 @@ func (l *loader) merge(f *file, root *value) {
 	if l.merged == nil {
 		l.merged = map[string]map[string]*definition{"params": {}, "readings": {}, "controls": {}}
 	}
-	for _, key := range []string{"rate", "interval"} {
-		if v := root.get(key); v != nil && v.null {
-			l.errorf("", root.keyOf(key).at(), "%s is empty", key)
-		}
-	}
-	f.rate, f.interval = notNull(root.get("rate")), notNull(root.get("interval"))
+	l.fileWide(f, root)
 	for _, section := range sections {
 		named := root.get(section)
 		if named == nil {
@@ -73,11 +68,29 @@ func (l *loader) merge(f *file, root *value) {
 	}
 }
 
-func notNull(v *value) *value {
-	if v == nil || v.null {
-		return nil
+// fileWide keeps what the file says for all rules that it defines, where it can
+// be used; said once, not once a rule.
+func (l *loader) fileWide(f *file, root *value) {
+	fs := fields{loader: l}
+	for key, into := range map[string]**value{"rate": &f.rate, "interval": &f.interval} {
+		v := root.get(key)
+		switch {
+		case v == nil || v.broken:
+			continue
+		case v.null:
+			l.errorf("", root.keyOf(key).at(), "%s is empty", key)
+			continue
+		case key == "rate":
+			if _, ok := fs.choice(v, key, RateCovered, RatePrometheus); !ok {
+				continue
+			}
+		default:
+			if fs.span(v, key, 0, minInterval, maxDuration) < minInterval {
+				continue
+			}
+		}
+		*into = v
 	}
-	return v
 }
 
 func (l *loader) countRule(key *value) {

@@ -46,13 +46,36 @@ func (m Message) String() string {
 	}
 	if m.Line > 0 {
 		number := strconv.Itoa(m.Line)
-		fmt.Fprintf(&b, "\n  %s | %s", number, m.SourceLine)
-		fmt.Fprintf(&b, "\n  %s | %s", strings.Repeat(" ", len(number)), caret(m.SourceLine, m.Col, m.EndCol))
+		line, col, endCol := excerpt(m.SourceLine, m.Col, m.EndCol)
+		fmt.Fprintf(&b, "\n  %s | %s", number, line)
+		fmt.Fprintf(&b, "\n  %s | %s", strings.Repeat(" ", len(number)), caret(line, col, endCol))
 	}
 	if m.Rule != "" {
 		fmt.Fprintf(&b, "\n  in %s", m.Rule)
 	}
 	return b.String()
+}
+
+// excerptWidth is the longest source line that is printed whole, in characters.
+const excerptWidth = 200
+
+// excerpt cuts a long line around the marked text.
+func excerpt(line string, col, endCol int) (string, int, int) {
+	runes := []rune(line)
+	if len(runes) <= excerptWidth {
+		return line, col, endCol
+	}
+	from := min(max(col-excerptWidth/4, 1), len(runes))
+	to := min(from+excerptWidth, len(runes)+1)
+	col, endCol = col-from+1, min(endCol, to)-from+1
+	cut := string(runes[from-1 : to-1])
+	if from > 1 {
+		cut, col, endCol = "..."+cut, col+3, endCol+3
+	}
+	if to <= len(runes) {
+		cut += "..."
+	}
+	return cut, col, endCol
 }
 
 // caret is the line below a source line: blanks as wide as the text before the

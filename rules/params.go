@@ -100,7 +100,7 @@ func (l *loader) quantityOf(rule string, v *value) quantity {
 	if v.broken {
 		return quantity{at: v}
 	}
-	if n, ok := parseNumber(v.text); ok && v.style == plain {
+	if n, ok := parseNumber(v.text); ok && v.style == unquoted {
 		return quantity{text: v.text, number: n, at: v}
 	}
 	if d, ok := parseDuration(v.text); ok {

@@ -11,7 +11,7 @@ import (
 // longer than a line.
 func (v *value) at() place {
 	p := place{v.file, v.line, v.col, v.col + 1}
-	if v.kind != scalar || v.style == block {
+	if v.kind != scalar || v.style == blockStyle {
 		return p
 	}
 	found := v.scan()
@@ -24,7 +24,7 @@ func (v *value) at() place {
 		return p
 	}
 	p.endCol = last.col + 1
-	if v.style == single || v.style == double {
+	if v.style == singleQuoted || v.style == doubleQuoted {
 		p.endCol++ // the closing quote
 	}
 	return p
@@ -76,9 +76,9 @@ type position struct{ line, col int }
 func (v *value) scan() []position {
 	line, col := v.line, v.col // where the next character is looked for
 	switch v.style {
-	case block:
+	case blockStyle:
 		line, col = line+1, 1
-	case single, double:
+	case singleQuoted, doubleQuoted:
 		col++
 	}
 	found := []position{}
@@ -128,9 +128,9 @@ func nextRune(text string, s style) (r rune, width, size int) {
 	switch {
 	case size == 0:
 		return 0, 0, 0
-	case s == single && strings.HasPrefix(text, "''"):
+	case s == singleQuoted && strings.HasPrefix(text, "''"):
 		return r, 2, 2
-	case s == double && r == '\\':
+	case s == doubleQuoted && r == '\\':
 		return escaped(text)
 	}
 	return r, 1, size

@@ -172,3 +172,20 @@ func checkPlace(t *testing.T, m Message) {
 		t.Fatalf("control characters in %q", m.Text)
 	}
 }
+
+// A line that is longer than a screen is printed around its mark.
+func TestExcerpt(t *testing.T) {
+	line := strings.Repeat("a", 300) + "MARK" + strings.Repeat("b", 300)
+	m := Message{File: "f", Line: 7, Col: 301, EndCol: 305, Severity: SeverityError, Text: "x", SourceLine: line}
+	lines := strings.Split(m.String(), "\n")
+	if len(lines) != 3 || len(lines[1]) > excerptWidth+20 {
+		t.Fatalf("printed as %q", lines)
+	}
+	if i := strings.Index(lines[1], "MARK"); i != strings.Index(lines[2], "^^^^") {
+		t.Errorf("the mark is off:\n%s\n%s", lines[1], lines[2])
+	}
+	m = Message{File: "f", Line: 7, Col: 2, EndCol: 600, Severity: SeverityError, Text: "x", SourceLine: "\t" + line}
+	if lines := strings.Split(m.String(), "\n"); len(lines[2]) > excerptWidth+20 || !strings.Contains(lines[2], "\t^") {
+		t.Errorf("printed as %q", lines)
+	}
+}

@@ -34,7 +34,7 @@ func (l *loader) version(root *value) bool {
 	switch {
 	case v == nil:
 		l.errorf("", root.file.lineAt(root.line), "version: 1 is missing at the top of the file")
-	case v.kind == scalar && v.text == "1" && v.style == plain:
+	case v.kind == scalar && v.text == "1" && v.style == unquoted:
 		return true
 	case v.kind == scalar && isNewer(v.text):
 		l.errorf("", v.at(), "written for a newer wattloop: version %s, this one reads version 1", v.text)

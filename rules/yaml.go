@@ -32,10 +32,10 @@ func (k kind) String() string { return [...]string{"a single value", "a list", "
 type style uint8
 
 const (
-	plain  style = iota
-	single       // 'single-quoted'
-	double       // "double-quoted"
-	block        // | or >
+	unquoted     style = iota
+	singleQuoted       // 'single-quoted'
+	doubleQuoted       // "double-quoted"
+	blockStyle         // | or >
 )
 
 // value is one node of a YAML file with its place. This file is the only one
@@ -234,7 +234,7 @@ func (c *converter) convert(n *yaml.Node, depth int) *value {
 	case yaml.ScalarNode:
 		v.text = n.Value
 		v.style = styleOf(n.Style)
-		v.null = v.style == plain && n.Tag == "!!null"
+		v.null = v.style == unquoted && n.Tag == "!!null"
 	case yaml.SequenceNode:
 		v.kind = list
 		for _, node := range n.Content {
@@ -275,11 +275,11 @@ func (c *converter) entries(v *value, content []*yaml.Node, depth int) {
 func styleOf(s yaml.Style) style {
 	switch {
 	case s&yaml.SingleQuotedStyle != 0:
-		return single
+		return singleQuoted
 	case s&yaml.DoubleQuotedStyle != 0:
-		return double
+		return doubleQuoted
 	case s&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		return block
+		return blockStyle
 	}
-	return plain
+	return unquoted
 }
