@@ -142,6 +142,13 @@ type Channel struct {
 	m *channelMetrics
 }
 
+// Lag is the age of the newest accepted point of the last request when it was
+// stored; ok is false before the first.
+func (c *Channel) Lag() (lag time.Duration, ok bool) {
+	ms := c.m.last.Load()
+	return time.Duration(ms-1) * time.Millisecond, ms > 0
+}
+
 // Export is Receiver.Export under the channel's name.
 func (c *Channel) Export(ctx context.Context, wire []byte) (Result, error) {
 	res, err := c.r.store(ctx, c.m, wire)

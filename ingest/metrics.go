@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -36,6 +37,7 @@ type channelMetrics struct {
 	accepted, folded prometheus.Counter
 	rejected         [numReasons]prometheus.Counter
 	lag              prometheus.Observer
+	last             atomic.Int64 // the lag observed last, in milliseconds plus 1; 0 before the first
 }
 
 func (m *metrics) channel(name string) *channelMetrics {
@@ -60,6 +62,8 @@ func (cm *channelMetrics) count(t *tally, now, newest int64) {
 	}
 	if newest != math.MinInt64 {
 		// A clock that is behind the sender's is no negative lag.
-		cm.lag.Observe(max(0, float64(now-newest)/1000))
+		late := max(0, now-newest)
+		cm.lag.Observe(float64(late) / 1000)
+		cm.last.Store(late + 1)
 	}
 }

@@ -113,6 +113,15 @@ const (
 	msgSummaryPoint
 	msgQuantile
 	msgMetadata // the field of that name in Metric
+	// The outer levels, which the walk of a live request reads itself.
+	msgRequest
+	msgResourceMetrics
+	msgScopeMetrics
+	msgMetric
+	msgNumberData // Gauge and Sum
+	msgHistogramData
+	msgExpHistogramData
+	msgSummaryData
 )
 
 // child is what a field holds: its wire type, the message in it, and whether it
@@ -136,11 +145,20 @@ func in(m message) child { return child{typ: wireBytes, msg: m} }
 // schema lists the fields of each kind by number. A field that is not listed is
 // unknown, and skipped.
 var schema = [...]map[uint32]child{
-	msgResource:   {1: in(msgKeyValue), 3: in(msgEntityRef)},
-	msgScope:      {1: text, 2: text, 3: in(msgKeyValue)},
-	msgMetadata:   {12: in(msgKeyValue)},
-	msgAttributes: {7: in(msgKeyValue), 9: in(msgKeyValue)},
-	msgKeyValue:   {1: text, 2: in(msgAny)},
+	msgResource:        {1: in(msgKeyValue), 3: in(msgEntityRef)},
+	msgScope:           {1: text, 2: text, 3: in(msgKeyValue)},
+	msgMetadata:        {12: in(msgKeyValue)},
+	msgRequest:         {1: in(msgResourceMetrics)},
+	msgResourceMetrics: {1: in(msgResource), 2: in(msgScopeMetrics), 3: text},
+	msgScopeMetrics:    {1: in(msgScope), 2: in(msgMetric), 3: text},
+	msgMetric: {1: text, 2: text, 3: text, 5: in(msgNumberData), 7: in(msgNumberData), 9: in(msgHistogramData),
+		10: in(msgExpHistogramData), 11: in(msgSummaryData), 12: in(msgKeyValue)},
+	msgNumberData:       {1: in(msgNumberPoint), 2: integer, 3: integer},
+	msgHistogramData:    {1: in(msgHistogramPoint), 2: integer},
+	msgExpHistogramData: {1: in(msgExpHistogramPoint), 2: integer},
+	msgSummaryData:      {1: in(msgSummaryPoint)},
+	msgAttributes:       {7: in(msgKeyValue), 9: in(msgKeyValue)},
+	msgKeyValue:         {1: text, 2: in(msgAny)},
 	msgAny: {1: text, 2: integer, 3: integer, 4: number, 5: in(msgArray),
 		6: in(msgKeyValueList), 7: opaque},
 	msgArray:        {1: in(msgAny)},
