@@ -50,6 +50,9 @@ func (l *loader) checkFlapping(engage, release *tree) {
 		return
 	}
 	at := release.place(release.root.PositionRange())
+	if l.order[engage.at.file.name] > l.order[release.at.file.name] {
+		at = engage.place(engage.root.PositionRange())
+	}
 	gap := in.at - out.at
 	if !in.upward() {
 		gap = -gap

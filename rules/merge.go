@@ -7,21 +7,12 @@ import (
 
 // definition is a parameter, reading or control while files are merged into it.
 type definition struct {
-	name string
 	key  *value // the name where it is defined, for its place
 	body *value
 	home *file // the file whose rate and interval hold for it
 }
 
 func (d *definition) get(key string) *value { return d.body.get(key) }
-
-// place is where a message about a field points: the field, else the name.
-func (d *definition) place(key string) place {
-	if v := d.body.get(key); v != nil {
-		return v.at()
-	}
-	return d.key.at()
-}
 
 // required are the keys that a rule cannot stand without. Who writes all of them
 // defines a rule, who writes fewer changes one.
@@ -38,6 +29,18 @@ var core = map[string][]string{
 	"params":   {"value"},
 	"readings": {"expr", "key"},
 	"controls": {"action", "engage", "value"},
+}
+
+// latest is the place of that value which the latest file set: of two that do
+// not go together, the one that was put to the other.
+func (l *loader) latest(values ...*value) place {
+	found := values[0]
+	for _, v := range values[1:] {
+		if v != nil && (found == nil || l.order[v.file.name] > l.order[found.file.name]) {
+			found = v
+		}
+	}
+	return found.at()
 }
 
 func hasAll(v *value, keys []string) bool {
@@ -124,12 +127,26 @@ func (l *loader) mergeOne(section string, e entry) {
 			before.key.file.name, before.key.line)
 		return
 	}
+	body := l.changes(e.value, section, rule)
 	if before == nil || replace {
-		clean := l.overlay(nil, e.value, rule)
-		l.merged[section][name] = &definition{name: name, key: e.key, body: clean, home: e.key.file}
+		l.merged[section][name] = &definition{key: e.key, body: l.overlay(nil, body, rule), home: e.key.file}
 		return
 	}
-	before.body = l.overlay(before.body, e.value, rule)
+	before.body = l.overlay(before.body, body, rule)
+}
+
+// changes is what a rule's mapping says of the rule itself: without replace, and
+// without the removal of what no rule can do without.
+func (l *loader) changes(v *value, section, rule string) *value {
+	out := *v
+	out.entries = slices.DeleteFunc(slices.Clone(v.entries), func(e entry) bool {
+		if e.value.null && slices.Contains(required[section], e.key.text) && e.key.text != "help" {
+			l.errorf(rule, e.key.at(), "%s is empty: a rule cannot do without it", e.key.text)
+			return true
+		}
+		return e.key.text == "replace"
+	})
+	return &out
 }
 
 // nothingBefore reports a change to a rule that no earlier file defines. When a
@@ -176,7 +193,6 @@ func (l *loader) overlay(base, over *value, rule string) *value {
 	for _, e := range over.entries {
 		i := slices.IndexFunc(out.entries, func(o entry) bool { return o.key.text == e.key.text })
 		switch {
-		case e.key.text == "replace":
 		case e.value.null && i < 0:
 			l.errorf(rule, e.key.at(), "%s is empty: null removes what an earlier file says, and there is nothing", e.key.text)
 		case e.value.null:

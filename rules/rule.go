@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // rawReading is a reading before its expression is expanded.
@@ -35,6 +37,9 @@ func (l *loader) buildReading(name string, def *definition) *rawReading {
 	rule := ruleName("readings", name)
 	f := fields{loader: l, rule: rule, env: env{params: l.params}}
 	l.missing(rule, def, required["readings"])
+	if e, err := dialect.ParseExpr(name); err != nil || e.Type() != parser.ValueTypeVector {
+		l.errorf(rule, def.key.at(), "%s means something else in PromQL: give the reading another name", name)
+	}
 	r := &rawReading{def: def, expr: l.expression(rule, def.get("expr"), "expr")}
 	r.Reading = Reading{
 		Name: name, Help: f.text(def.get("help")), Unit: f.text(def.get("unit")),
@@ -48,7 +53,7 @@ func (l *loader) buildReading(name string, def *definition) *rawReading {
 		origins: def.origins(),
 	}
 	if r.ForgetAfter <= r.StaleAfter {
-		l.errorf(rule, def.place("forget_after"), "forget_after is %s: it must be longer than stale_after (%s)",
+		l.errorf(rule, l.latest(def.get("forget_after"), def.get("stale_after")), "forget_after is %s: it must be longer than stale_after (%s)",
 			formatDuration(r.ForgetAfter), formatDuration(r.StaleAfter))
 	}
 	return r
@@ -164,7 +169,7 @@ func (f fields) limits(v *value) (out Limits) {
 	low, okLow := f.positive(v.get("min"), "limits.min")
 	high, okHigh := f.positive(v.get("max"), "limits.max")
 	if okLow && okHigh && low >= high {
-		f.errorf(f.rule, v.get("max").at(), "limits.max is %g: it must be above limits.min (%g)", high, low)
+		f.errorf(f.rule, f.latest(v.get("max"), v.get("min")), "limits.max is %g: it must be above limits.min (%g)", high, low)
 	}
 	return Limits{low, high}
 }
@@ -189,7 +194,7 @@ func (f fields) ttl(def *definition, interval time.Duration) time.Duration {
 	v := def.get("ttl")
 	ttl := f.span(v, "ttl", 0, minTTL, maxTTL)
 	if ttl > 0 && ttl < ttlIntervals*interval {
-		f.errorf(f.rule, v.at(), "ttl is %s: it must be at least %d times the interval (%s), so that a late step loses no cap",
+		f.errorf(f.rule, f.latest(v, def.get("interval")), "ttl is %s: it must be at least %d times the interval (%s), so that a late step loses no cap",
 			formatDuration(ttl), ttlIntervals, formatDuration(interval))
 	}
 	return ttl
@@ -210,16 +215,16 @@ func (f fields) purpose(c *rawControl) {
 		var fine bool
 		c.SafeCap, fine = f.positive(safe, "safe_cap")
 		if fine && c.Limits.Min < c.Limits.Max && (c.SafeCap < c.Limits.Min || c.SafeCap > c.Limits.Max) {
-			f.errorf(f.rule, safe.at(), "safe_cap is %g: it must lie within limits (%g to %g)", c.SafeCap, c.Limits.Min, c.Limits.Max)
+			f.errorf(f.rule, f.latest(safe, def.get("limits").get("min"), def.get("limits").get("max")), "safe_cap is %g: it must lie within limits (%g to %g)", c.SafeCap, c.Limits.Min, c.Limits.Max)
 		}
 	}
 	switch {
 	case ok && purpose == Protection && safe == nil:
-		f.errorf(f.rule, def.place("purpose"), "purpose: protection needs safe_cap, the cap to go to when the input stays away")
+		f.errorf(f.rule, def.get("purpose").at(), "purpose: protection needs safe_cap, the cap to go to when the input stays away")
 	case ok && purpose == Efficiency:
 		for key, on := range map[string]bool{"safe_cap": safe != nil, "safe_when_blind": c.SafeWhenBlind, "on_stop": c.OnStop != ""} {
 			if on {
-				f.errorf(f.rule, def.place(key), "%s belongs to purpose: protection; an efficiency gives the original back on every doubt", key)
+				f.errorf(f.rule, f.latest(def.get(key), def.get("purpose")), "%s belongs to purpose: protection; an efficiency gives the original back on every doubt", key)
 			}
 		}
 	}
