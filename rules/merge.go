@@ -132,6 +132,9 @@ func (l *loader) mergeOne(section string, e entry) {
 		l.merged[section][name] = &definition{key: e.key, body: l.overlay(nil, body, rule), home: e.key.file}
 		return
 	}
+	if section == "params" && !l.keepsKind(rule, before.get("value"), body.get("value")) {
+		return
+	}
 	before.body = l.overlay(before.body, body, rule)
 }
 

@@ -100,15 +100,36 @@ func (l *loader) quantityOf(rule string, v *value) quantity {
 	if v.broken {
 		return quantity{at: v}
 	}
-	if n, ok := parseNumber(v.text); ok && v.style == unquoted {
-		return quantity{text: v.text, number: n, at: v}
-	}
-	if d, ok := parseDuration(v.text); ok {
-		return quantity{text: v.text, isDuration: true, duration: d, at: v}
+	if q, ok := readQuantity(v); ok {
+		return q
 	}
 	l.add(SeverityError, rule, v.at(), meantDuration(v.text),
 		"%q is neither a number nor a duration such as 30s or 1h30m", v.text)
 	return quantity{at: v}
+}
+
+func readQuantity(v *value) (quantity, bool) {
+	if n, ok := parseNumber(v.text); ok {
+		return quantity{text: v.text, number: n, at: v}, true
+	}
+	d, ok := parseDuration(v.text)
+	return quantity{text: v.text, isDuration: true, duration: d, at: v}, ok
+}
+
+// keepsKind refuses a file that makes a duration of a number, or the other way
+// round: the expressions that read the parameter stand elsewhere.
+func (l *loader) keepsKind(rule string, before, after *value) bool {
+	if before == nil || after == nil || before.broken || after.broken {
+		return true
+	}
+	was, ok := readQuantity(before)
+	is, okNow := readQuantity(after)
+	if ok && okNow && was.isDuration != is.isDuration {
+		l.errorf(rule, after.at(), "%s is %s, but the parameter is %s (%s, %s:%d)",
+			is.text, is.kind(), was.kind(), was.text, before.file.name, before.line)
+		return false
+	}
+	return true
 }
 
 // within checks a value against the bounds of its parameter.
