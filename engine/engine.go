@@ -1,0 +1,301 @@
+// Package engine joins the parts at an instant. Step is the only place where
+// rules are evaluated and intents leave; live, an arriving sample or a rule's
+// own timer calls it, in replay and in tests the recording's timestamps do.
+// What a step decides hangs on its instant and on the store alone, never on a
+// clock. The package knows nothing of how samples come in, how they are kept or
+// how a device is written.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// Options are the parts that an engine joins.
+type Options struct {
+	Rules *rules.Set
+	// Query and Interval answer for the store that Store appends to.
+	Query    rules.QueryFunc
+	Interval rules.IntervalFunc
+	// Store takes the readings, intents and outcomes back as series; nil keeps
+	// none.
+	Store    storage.Appendable
+	Governor *actuate.Governor
+	// Clock says when Run steps, and how long what it measures took. It may be
+	// scaled; nil is the wall clock.
+	Clock func() time.Time
+	// Speed is how many times faster than the wall Clock runs; 0 is 1.
+	Speed      int
+	Log        *slog.Logger          // nil: nothing is logged
+	Registerer prometheus.Registerer // nil: no metric is registered
+}
+
+// Engine evaluates a rule set. Its methods may be called from any goroutine at
+// any time; Step and Reload wait for each other.
+type Engine struct {
+	opts    Options
+	metrics *metrics
+	report  atomic.Pointer[Report]
+	index   atomic.Pointer[index]
+	wake    chan struct{}
+	beat    atomic.Pointer[time.Time] // Run's last sign of progress
+
+	grownMu sync.Mutex
+	grown   grown
+
+	mu      sync.Mutex // guards what follows
+	eval    *rules.Evaluator
+	rules   []*rule
+	series  *seriesWriter
+	told    *teller
+	keys    map[string]labels.Labels // of states and outcomes of the last step, by canonical key
+	firstTS int64
+	lastTS  int64
+	steps   uint64
+}
+
+// rule is one reading or one control with what the engine remembers of it.
+type rule struct {
+	reading *rules.Reading
+	control *rules.Control
+	due     int64 // the next time its own timer fires, Unix milliseconds
+	at      int64 // of the last evaluation
+	took    time.Duration
+	err     error
+
+	readings []rules.KeyReading       // of the last evaluation
+	states   map[string]*controlState // of a control, by canonical key
+	// resumes says that an earlier process may have left the control's state in
+	// the store. One that a reload brought or changed starts anew.
+	resumes bool
+}
+
+func (r *rule) name() string {
+	if r.control != nil {
+		return r.control.Name
+	}
+	return r.reading.Name
+}
+
+func (r *rule) interval() time.Duration {
+	if r.control != nil {
+		return r.control.Interval
+	}
+	return r.reading.Interval
+}
+
+// New makes an engine that runs o.Rules. Nothing is evaluated before the first
+// Step.
+func New(o Options) *Engine {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	e := &Engine{
+		opts:    o,
+		eval:    &rules.Evaluator{Query: o.Query, Interval: o.Interval, Widened: widened(o.Log)},
+		metrics: newMetrics(o.Registerer),
+		wake:    make(chan struct{}, 1),
+		series:  newSeriesWriter(o.Store),
+		told:    newTeller(o.Log),
+	}
+	e.install(o.Rules)
+	for _, r := range e.rules {
+		r.resumes = true
+	}
+	e.report.Store(&Report{Rules: e.describe(), Devices: o.Governor.Devices()})
+	e.metrics.reloaded(true)
+	return e
+}
+
+// Report is what the last step saw and did. It is never nil and never changes.
+func (e *Engine) Report() *Report { return e.report.Load() }
+
+// Step evaluates at ts (Unix milliseconds) every rule that is due: one whose
+// series grew since the last step, or whose timer has come. Intents go to the
+// governor, and what was read, wanted and done goes back into the store.
+// Instants are distinct: one at or a little before the last is taken a
+// millisecond after it, and one far before it is a clock that was set back,
+// which the engine follows. The error joins what could not be evaluated or
+// stored; the report is complete all the same. When ctx is done nothing is
+// decided and the report is that of the step before.
+func (e *Engine) Step(ctx context.Context, ts int64) (*Report, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.step(ctx, ts, e.takeGrown(), func() {})
+}
+
+// step is a Step; progress is called as it goes on.
+func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (*Report, error) {
+	ts = e.instant(ts)
+	e.steps++
+	e.eval.Begin()
+	due := e.due(g, ts)
+	var errs []error
+	for _, r := range due {
+		if err := e.evaluate(ctx, r, ts); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			for _, r := range due {
+				r.due = ts
+			}
+			return e.Report(), context.Cause(ctx)
+		}
+		progress()
+	}
+	outcomes := e.opts.Governor.Step(ctx, ts, e.intents())
+	progress()
+	e.settle(ts, outcomes)
+	if !g.since.IsZero() && wrote(outcomes) {
+		e.metrics.reacted(e.opts.Clock().Sub(g.since))
+	}
+	e.metrics.outcomes(outcomes)
+
+	rep := e.newReport(ts, outcomes)
+	e.told.report(rep)
+	if err := e.series.write(ctx, ts, rep.facts()); err != nil {
+		errs = append(errs, fmt.Errorf("engine: store what was decided: %w", err))
+	}
+	e.report.Store(rep)
+	return rep, errors.Join(errs...)
+}
+
+// jitter is how far an instant may lie before the last one without meaning
+// that the clock was set back.
+const jitter = int64(1000)
+
+// instant makes the steps' times distinct and follows a clock that was set
+// back: conditions that hold and timers start anew at the new time, since what
+// they remember lies in its future.
+func (e *Engine) instant(ts int64) int64 {
+	switch {
+	case e.lastTS == 0:
+		e.firstTS = ts
+	case e.lastTS-ts > jitter:
+		e.opts.Log.Warn("the clock was set back", "by", time.Duration(e.lastTS-ts)*time.Millisecond)
+		e.firstTS = min(e.firstTS, ts)
+		for _, r := range e.rules {
+			r.due = min(r.due, ts)
+			for _, st := range r.states {
+				st.setBack(ts)
+			}
+		}
+	case ts <= e.lastTS:
+		ts = e.lastTS + 1
+	}
+	e.lastTS = ts
+	return ts
+}
+
+// due lists the rules to evaluate, in their fixed order: readings, then
+// controls, each by name.
+func (e *Engine) due(g grown, ts int64) []*rule {
+	var out []*rule
+	base := e.index.Load().base
+	all := g.foreign(base, len(e.rules))
+	for i, r := range e.rules {
+		if all || ts >= r.due || g.rules[base+int32(i)] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (e *Engine) evaluate(ctx context.Context, r *rule, ts int64) error {
+	start := e.opts.Clock()
+	var err error
+	if r.reading != nil {
+		err = e.read(ctx, r, ts)
+	} else {
+		err = e.control(ctx, r, ts)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	r.due, r.at, r.err, r.took = ts+r.interval().Milliseconds(), ts, err, e.opts.Clock().Sub(start)
+	e.metrics.evaluated(r.name(), r.took)
+	return err
+}
+
+func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
+	krs, err := e.eval.Reading(ctx, r.reading, ts)
+	if ctx.Err() != nil {
+		return err
+	}
+	r.readings = krs // none after an error: what was read last is no answer
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", r.reading.Name, err)
+	}
+	return nil
+}
+
+func (e *Engine) control(ctx context.Context, r *rule, ts int64) error {
+	kcs, err := e.eval.Control(ctx, r.control, ts)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil { // then no key is known, and every state goes without input
+		err = fmt.Errorf("control %s: %w", r.control.Name, err)
+	}
+	return errors.Join(err, e.advance(ctx, r, kcs, ts))
+}
+
+// intents gathers what every control wants now, those included that were not
+// due: the governor is told of all, or it releases.
+func (e *Engine) intents() []actuate.Intent {
+	var out []actuate.Intent
+	for _, r := range e.rules {
+		for _, key := range sortedKeys(r.states) {
+			if in, ok := r.states[key].intent(r.control); ok {
+				out = append(out, in)
+			}
+		}
+	}
+	return out
+}
+
+// settle tells every control state what became of its intent.
+func (e *Engine) settle(ts int64, outcomes []actuate.Outcome) {
+	type subject struct{ control, key string }
+	of := map[subject][]actuate.Outcome{}
+	for _, o := range outcomes {
+		s := subject{o.Control, o.Key}
+		of[s] = append(of[s], o)
+	}
+	for _, r := range e.rules {
+		for key, st := range r.states {
+			st.settle(r.control, ts, of[subject{r.control.Name, key}])
+		}
+	}
+}
+
+func wrote(outcomes []actuate.Outcome) bool {
+	for _, o := range outcomes {
+		if o.Wrote {
+			return true
+		}
+	}
+	return false
+}
+
+// widened says once that a rule's window is longer than it was written.
+func widened(log *slog.Logger) func(rule, selector string, window, wide time.Duration) {
+	return func(rule, selector string, window, wide time.Duration) {
+		log.Info("window widened to two export intervals", "rule", rule, "selector", selector, "window", window, "widened", wide)
+	}
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// teller logs a subject when what there is to say of it changes, and forgets
+// one that a report no longer has.
+type teller struct {
+	log       *slog.Logger
+	last, now map[string]string
+}
+
+func newTeller(log *slog.Logger) *teller { return &teller{log: log} }
+
+// report logs what differs from the report before.
+func (t *teller) report(rep *Report) {
+	t.now = make(map[string]string, len(t.last))
+	for _, r := range rep.Readings {
+		if r.Err != "" {
+			t.say("reading "+r.Name+r.Key.String(), r.Err, "", slog.LevelWarn, "reading without a value",
+				"reading", r.Name, "key", r.Key.String(), "err", r.Err)
+		}
+	}
+	for _, c := range rep.Controls {
+		t.control(c)
+	}
+	for _, o := range rep.Outcomes {
+		t.outcome(o)
+	}
+	t.last = t.now
+}
+
+// control logs a change of phase. A control for protection that cannot see is
+// an alarm, engaged or not.
+func (t *teller) control(c ControlReport) {
+	level, msg, text := slog.LevelInfo, "control", string(c.Phase)
+	blind := c.Purpose == actuate.PurposeProtect && c.Quality != rules.Fresh
+	switch {
+	case blind:
+		level, msg, text = slog.LevelError, "a control for protection has no input that it can trust", text+" blind"
+		if c.Quality == rules.Warming {
+			level = slog.LevelWarn
+		}
+	case c.Phase == Restoring:
+		level = slog.LevelWarn
+	}
+	subject := c.Name + c.Key.String()
+	t.say("control "+subject, text, string(Idle), level, msg,
+		"control", c.Name, "key", c.Key.String(), "phase", c.Phase, "value", c.Value, "why", c.Why)
+	if c.Err != "" {
+		t.say("error "+subject, c.Err, "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
+	}
+}
+
+func (t *teller) outcome(o actuate.Outcome) {
+	level := slog.LevelInfo
+	switch {
+	case o.Result == actuate.Error:
+		level = slog.LevelError
+	case o.Result == actuate.Blocked && o.Reason != actuate.ReasonObserve && o.Reason != actuate.ReasonOverridden:
+		level = slog.LevelWarn
+	}
+	t.say("outcome "+o.Control+o.Key+" "+o.Device, fmt.Sprint(o.Result, o.Reason, o.Applied), "", level, "outcome",
+		"control", o.Control, "key", o.Key, "device", o.Device, "desired", o.Desired, "applied", o.Applied,
+		"result", o.Result, "reason", o.Reason, "message", o.Message)
+}
+
+// say logs msg when text is not what was said of the subject last. A subject
+// that is new counts as having been quiet.
+func (t *teller) say(subject, text, quiet string, level slog.Level, msg string, args ...any) {
+	before, ok := t.last[subject]
+	if !ok {
+		before = quiet
+	}
+	if text != before {
+		t.log.Log(context.Background(), level, msg, args...)
+	}
+	t.now[subject] = text
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// Report is one step's view of everything: what was read, what is wanted, what
+// the devices hold. It is immutable.
+type Report struct {
+	TS       int64 // Unix milliseconds of the step; 0 before the first
+	Steps    uint64
+	Rules    []RuleReport
+	Readings []ReadingReport
+	Controls []ControlReport
+	Devices  []Device
+	// Outcomes are of all controls, those included that a reload removed and
+	// whose devices are still being given back.
+	Outcomes []actuate.Outcome
+
+	keys map[string]labels.Labels // of the outcomes, by their canonical form
+}
+
+// Device is a device as the last step left it, under the engine's name for
+// those that know the engine alone.
+type Device = actuate.DeviceStatus
+
+// RuleReport is how one rule's last evaluation went.
+type RuleReport struct {
+	Name, Kind string // Kind: reading, control
+	Took       time.Duration
+	Err        string
+	File       string
+	Line       int
+}
+
+// ReadingReport is one reading for one key, as it was evaluated last.
+type ReadingReport struct {
+	Name, Unit string
+	TS         int64 // of the evaluation, Unix milliseconds
+	rules.KeyReading
+}
+
+// ControlReport is one control for one key.
+type ControlReport struct {
+	Name, Mode, Purpose, Action string
+	Key                         labels.Labels
+	Phase                       Phase
+	Engage, Release             time.Duration // how long the condition has held; -1 = it does not hold
+	Value                       float64       // what is asked for while engaged or holding; otherwise nothing
+	Quality                     rules.Quality
+	Partial                     bool
+	Err                         string // why the control's expressions give no answer
+	Why                         string
+	Result                      string // the summary over the devices
+	Outcomes                    []actuate.Outcome
+}
+
+func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
+	rep := &Report{
+		TS: ts, Steps: e.steps, Rules: e.describe(), Outcomes: outcomes, Devices: e.opts.Governor.Devices(),
+		keys: map[string]labels.Labels{},
+	}
+	for _, r := range e.rules {
+		for _, kr := range r.readings {
+			rep.Readings = append(rep.Readings, ReadingReport{r.reading.Name, r.reading.Unit, r.at, kr})
+		}
+		for _, key := range sortedKeys(r.states) {
+			st := r.states[key]
+			rep.Controls = append(rep.Controls, st.report(r.control, ts))
+			rep.keys[key] = st.labels
+		}
+	}
+	for _, o := range outcomes {
+		if ls, ok := e.keys[o.Key]; ok {
+			rep.keys[o.Key] = ls
+		}
+	}
+	e.keys = rep.keys
+	return rep
+}
+
+func (e *Engine) describe() []RuleReport {
+	var out []RuleReport
+	for _, r := range e.rules {
+		rr := RuleReport{Name: r.name(), Kind: "reading", Took: r.took}
+		if r.control != nil {
+			rr.Kind, rr.File, rr.Line = "control", r.control.File, r.control.Line
+		} else {
+			rr.File, rr.Line = r.reading.File, r.reading.Line
+		}
+		if r.err != nil {
+			rr.Err = r.err.Error()
+		}
+		out = append(out, rr)
+	}
+	return out
+}
+
+func (st *controlState) report(c *rules.Control, ts int64) ControlReport {
+	return ControlReport{
+		Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Key: st.labels,
+		Phase: st.phase, Engage: heldFor(st.engage, ts), Release: heldFor(st.release, ts), Value: st.value,
+		Quality: st.last.Quality, Partial: st.last.Partial, Err: st.last.Err, Why: st.why,
+		Result: actuate.Summarize(st.outcomes), Outcomes: st.outcomes,
+	}
+}
+
+func heldFor(from, ts int64) time.Duration {
+	if from == 0 {
+		return -1
+	}
+	return time.Duration(ts-from) * time.Millisecond
+}
