@@ -47,6 +47,8 @@ type Client struct {
 	goneBy  error // why gone is closed
 }
 
+var _ Link = (*Client)(nil)
+
 // Connect takes over the engine's end of the pair, which the warden leaves at
 // descriptor 3, and waits for the warden's greeting. From then on a heartbeat
 // goes out every two seconds while alive, which may be nil, says true; the

@@ -26,22 +26,32 @@ type change struct {
 	was  *claim
 }
 
+// examine looks at the device and says why a set would be blocked, or "".
+func (k *knob) examine(cmd actuate.Command) (reason, text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.publish()
+	k.expire()
+	if reason, text := k.refusal(cmd); reason != "" && reason != actuate.ReasonReadFailed {
+		return reason, text
+	}
+	if k.ours() {
+		k.verify()
+	} else if _, err := k.read(); err != nil && gone(err) {
+		k.lose()
+	}
+	return k.refusal(cmd) // the look may have shown something new
+}
+
 // set brings the device to a value: clamp, save the original, record, write,
-// read back. The change is nil when nothing was written.
+// read back. The device has been examined a moment ago. The change is nil when
+// nothing was written.
 func (k *knob) set(cmd actuate.Command) (actuate.Reply, *change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer k.publish()
 	k.expire()
 	if reason, text := k.refusal(cmd); reason != "" {
-		return k.blocked(cmd, reason, text), nil
-	}
-	if k.ours() {
-		k.verify()
-	} else if _, err := k.read(); err != nil {
-		return k.failed(cmd, actuate.ReasonReadFailed, err.Error()), nil
-	}
-	if reason, text := k.refusal(cmd); reason != "" { // the look has shown something new
 		return k.blocked(cmd, reason, text), nil
 	}
 	c := k.claim(cmd)
@@ -239,7 +249,7 @@ func (k *knob) fallBack(cmd actuate.Command, live *claim, held []*claim, cause e
 	} else {
 		k.settle()
 	}
-	if reason == actuate.ReasonNotWritable {
+	if reason == actuate.ReasonNotWritable || reason == actuate.ReasonNotIntended || reason == actuate.ReasonGone {
 		return k.blocked(cmd, reason, cause.Error())
 	}
 	return k.failed(cmd, reason, cause.Error())
@@ -266,7 +276,7 @@ func (c *change) undo() {
 func (k *knob) record(phase string, c *claim) record {
 	r := record{
 		Device: k.desc.ID, BootID: k.boot, Phase: phase, Seq: k.seq,
-		Target: k.standing, Previous: k.current.Value, Original: *k.original,
+		Target: k.standing, Previous: k.current.Value, Original: *k.original, Kept: k.kept,
 	}
 	if c == nil {
 		return r

@@ -30,11 +30,12 @@ func (w *warden) do(cmds []actuate.Command) []actuate.Reply {
 			replies[i], answered[i] = reply, true
 		}
 	}
-	if !w.opt.Partial {
-		w.preflight(cmds, replies, answered)
-	}
+	obstacles := w.preflight(cmds, answered)
 	byDevice := map[string][]int{}
 	for i, cmd := range cmds {
+		if o, ok := obstacles[groupOf(cmd)]; ok && !answered[i] && cmd.Op == actuate.OpSet && o.device != cmd.Device && !w.opt.Partial {
+			replies[i], answered[i] = w.byID[cmd.Device].standAside(cmd, o), true
+		}
 		if !answered[i] {
 			byDevice[cmd.Device] = append(byDevice[cmd.Device], i)
 		}
@@ -43,8 +44,8 @@ func (w *warden) do(cmds []actuate.Command) []actuate.Reply {
 	for id, turns := range byDevice {
 		k := w.byID[id]
 		all.Go(func() {
-			for _, i := range turns {
-				replies[i], changes[i] = k.carry(cmds[i])
+			for n, i := range turns {
+				replies[i], changes[i] = k.carry(cmds[i], n == 0)
 			}
 		})
 	}
@@ -55,10 +56,14 @@ func (w *warden) do(cmds []actuate.Command) []actuate.Reply {
 	return replies
 }
 
-// carry is one command of one device.
-func (k *knob) carry(cmd actuate.Command) (actuate.Reply, *change) {
+// carry is one command of one device. A set that follows another command of
+// the same message finds a device that was not examined since.
+func (k *knob) carry(cmd actuate.Command, examined bool) (actuate.Reply, *change) {
 	switch cmd.Op {
 	case actuate.OpSet:
+		if !examined {
+			k.examine(cmd)
+		}
 		return k.set(cmd)
 	case actuate.OpRenew:
 		return k.renew(cmd), nil
@@ -99,7 +104,7 @@ func fault(cmd actuate.Command) string {
 		return "value: want a finite number that is not negative"
 	case cmd.Purpose != actuate.PurposeEfficient && cmd.Purpose != actuate.PurposeProtect:
 		return "purpose: want efficiency or protection"
-	case cmd.OnStop != "" && cmd.OnStop != actuate.OpHold && cmd.OnStop != "restore":
+	case cmd.OnStop != "" && cmd.OnStop != onStopHold && cmd.OnStop != "restore":
 		return "on_stop: want hold or restore"
 	case cmd.Purpose == actuate.PurposeProtect && !(finite(cmd.SafeCap) && cmd.SafeCap > 0):
 		return "safe_cap: protection needs one"
@@ -107,43 +112,43 @@ func fault(cmd actuate.Command) string {
 	return ""
 }
 
-// preflight answers all sets of a control when one of its devices cannot be
-// set at all. Devices that somebody else holds lower, or keeps raising, are no
-// such reason: what is left to set is still worth setting.
-func (w *warden) preflight(cmds []actuate.Command, replies []actuate.Reply, answered []bool) {
-	type obstacle struct{ device, reason, text string }
-	inTheWay := map[group]obstacle{}
+// obstacle is a device that keeps the others of its control from being set.
+type obstacle struct{ device, text string }
+
+// preflight examines every device that is to be set, all at the same time, and
+// returns for each control the first that cannot be set at all. One that
+// somebody else holds lower, or keeps raising, is no obstacle: what is left to
+// set is still worth setting.
+func (w *warden) preflight(cmds []actuate.Command, answered []bool) map[group]obstacle {
+	reasons, texts := make([]string, len(cmds)), make([]string, len(cmds))
+	var all sync.WaitGroup
 	for i, cmd := range cmds {
-		if answered[i] || cmd.Op != actuate.OpSet {
-			continue
+		if !answered[i] && cmd.Op == actuate.OpSet {
+			all.Go(func() { reasons[i], texts[i] = w.byID[cmd.Device].examine(cmd) })
 		}
-		k := w.byID[cmd.Device]
-		k.mu.Lock()
-		reason, text := k.refusal(cmd)
-		k.mu.Unlock()
-		switch reason {
+	}
+	all.Wait()
+	obstacles := map[group]obstacle{}
+	for i, cmd := range cmds {
+		switch reasons[i] {
 		case "", actuate.ReasonExternalLower, actuate.ReasonContested, actuate.ReasonOverridden:
 			continue
 		}
-		if _, have := inTheWay[groupOf(cmd)]; !have {
-			inTheWay[groupOf(cmd)] = obstacle{cmd.Device, reason, text}
+		if _, have := obstacles[groupOf(cmd)]; !have {
+			obstacles[groupOf(cmd)] = obstacle{cmd.Device, texts[i]}
 		}
 	}
-	for i, cmd := range cmds {
-		o, stands := inTheWay[groupOf(cmd)]
-		if answered[i] || cmd.Op != actuate.OpSet || !stands || o.device == cmd.Device {
-			continue
-		}
-		k := w.byID[cmd.Device]
-		k.mu.Lock()
-		if own, text := k.refusal(cmd); own != "" {
-			replies[i] = k.blocked(cmd, own, text)
-		} else {
-			replies[i] = k.blocked(cmd, actuate.ReasonGroup, "nothing is written: "+o.text)
-		}
-		k.mu.Unlock()
-		answered[i] = true
+	return obstacles
+}
+
+// standAside answers a set that is not carried out because of another device.
+func (k *knob) standAside(cmd actuate.Command, o obstacle) actuate.Reply {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if reason, text := k.refusal(cmd); reason != "" {
+		return k.blocked(cmd, reason, text)
 	}
+	return k.blocked(cmd, actuate.ReasonGroup, "nothing is written: "+o.text)
 }
 
 // rollBack undoes what was written for a control of efficiency when one of its

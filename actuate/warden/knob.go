@@ -52,6 +52,7 @@ type knob struct {
 	standing float64        // the value last put on the device for a claim
 	applied  actuate.State  // what was read back then
 	dirty    bool           // a write has begun and was not read back: the device may hold anything
+	kept     bool           // left standing by a clean stop
 	pending  bool           // the device does not hold what the claims say: tried again at retryAt
 	retryAt  time.Duration
 	backoff  time.Duration

@@ -9,6 +9,9 @@ import (
 	"github.com/wattloop/wattloop/actuate"
 )
 
+// onStopHold is the on_stop of a control whose cap outlives a clean stop.
+const onStopHold = "hold"
+
 // claim is what one control has been granted of one device. The device's live
 // claim has a lease; a claim of protection outlives it, held by the warden.
 type claim struct {
@@ -51,8 +54,14 @@ func (k *knob) renew(cmd actuate.Command) actuate.Reply {
 	if c == nil {
 		return k.blocked(cmd, actuate.ReasonNoLease, "no lease of this control to renew")
 	}
-	if k.verify(); k.claimOf(cmd) == nil { // somebody else has changed the device
+	if k.verify(); k.claimOf(cmd) == nil { // somebody else has changed the device, or it cannot be set any more
+		if k.alarm == "" {
+			return k.blocked(cmd, actuate.ReasonNoLease, k.desc.ID+": the cap was lost and the original given back")
+		}
 		return k.blocked(cmd, k.alarm, k.alarmText())
+	}
+	if k.readErr != nil { // not verified, hence not renewed
+		return k.failed(cmd, actuate.ReasonReadFailed, k.readErr.Error())
 	}
 	k.opt.Fault(FaultRenew)
 	if cmd.TTLMillis != 0 {
@@ -128,12 +137,11 @@ func (k *knob) letGo(cmd actuate.Command) actuate.Reply {
 	}
 	k.held = slices.DeleteFunc(k.held, func(h *claim) bool { return h.ownedBy(cmd) })
 	k.settle()
-	switch {
+	switch c := k.governing(); {
 	case k.pending:
 		return k.failed(cmd, k.alarm, k.alarmText())
-	case k.ours():
-		r := k.reply(cmd, actuate.Applied, actuate.ReasonOverridden, "held lower by "+k.governing().control)
-		return r
+	case c != nil:
+		return k.reply(cmd, actuate.Applied, actuate.ReasonOverridden, "held lower by "+c.control)
 	case k.alarm != "": // left to somebody else
 		return k.blocked(cmd, k.alarm, k.alarmText())
 	}

@@ -1,7 +1,6 @@
 package warden
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -327,6 +326,3 @@ func (w *warden) cleared() error {
 	}
 	return nil
 }
-
-// corrupt says that the error of openJournal is one that mend can deal with.
-func corrupt(err error) bool { return errors.Is(err, errCorrupt) }

@@ -86,12 +86,16 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("warden: state.path %q, run.path %q: both are needed", o.StatePath, o.RunPath)
 	}
 	seen := map[string]bool{}
-	for _, d := range o.Devices {
-		id := d.Describe().ID
+	for _, dev := range o.Devices {
+		d := dev.Describe()
+		id := d.ID
 		if id == "" || len(id) > maxID || seen[id] {
 			return o, fmt.Errorf("warden: device %q: want an ID of its own of at most %d bytes", id, maxID)
 		}
 		seen[id] = true
+		if !finite(d.Min+d.Max+d.Default+d.Tolerance) || d.Min < 0 || d.Max < 0 || d.Default < 0 {
+			return o, fmt.Errorf("warden: device %q: min %g, max %g, default %g, tolerance %g: want finite numbers", id, d.Min, d.Max, d.Default, d.Tolerance)
+		}
 	}
 	for id, c := range o.Clamps {
 		if !(c.Min >= 0) || !(c.Max >= 0) || !(c.Floor >= 0 && c.Floor <= 1) || c.Max > 0 && c.Min > c.Max {

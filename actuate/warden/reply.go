@@ -46,8 +46,10 @@ func (k *knob) barred() (reason, text string) {
 		return actuate.ReasonJournal, id + ": the originals were lost and it stands below its default: set it by hand, then `wattloop caps resume`"
 	case !k.desc.Writable:
 		return actuate.ReasonNotWritable, id + ": " + k.desc.Reason
+	case k.readErr != nil:
+		return actuate.ReasonReadFailed, k.readErr.Error()
 	case !k.readable:
-		return actuate.ReasonReadFailed, id + ": cannot be read"
+		return actuate.ReasonReadFailed, id + ": not read yet"
 	case !k.ours() && k.opt.Clock()-k.seen < k.opt.ObserveFirst:
 		left := k.opt.ObserveFirst - (k.opt.Clock() - k.seen)
 		return actuate.ReasonObserving, fmt.Sprintf("%s: observed for another %s before the first write", id, left.Round(time.Second))

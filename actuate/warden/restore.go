@@ -2,6 +2,7 @@ package warden
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/wattloop/wattloop/actuate"
 )
@@ -107,6 +108,30 @@ func (k *knob) forget() {
 	k.done()
 }
 
+// leaveStanding drops every claim but those of protection with on_stop: hold,
+// and records what is left as kept. It is false when nothing is, or when it
+// cannot be had.
+func (k *knob) leaveStanding() bool {
+	passes := func(c *claim) bool { return !c.protects() || c.onStop != onStopHold }
+	if k.live != nil && passes(k.live) {
+		k.live = nil
+	}
+	k.held = slices.DeleteFunc(k.held, passes)
+	if k.governing() == nil {
+		return false
+	}
+	k.kept = true
+	k.settle()
+	if k.pending || k.dirty || k.governing() == nil {
+		return false
+	}
+	if err := k.intents.write(k.standingRecord()); err != nil {
+		k.log.Error("cap cannot be left standing", "err", err)
+		return false
+	}
+	return true
+}
+
 // restoreNow gives the device back whatever the claims say, for a person or at
 // the end of the warden. With keep, a claim of protection with on_stop: hold
 // stays on the device, recorded as kept.
@@ -119,16 +144,12 @@ func (k *knob) restoreNow(keep bool) Restored {
 		r.Value = k.current.Value
 		return r
 	}
-	if c := k.governing(); keep && c != nil && c.protects() && c.onStop == actuate.OpHold && !k.dirty {
-		rec := k.standingRecord()
-		rec.Kept = true
-		if err := k.intents.write(rec); err == nil {
-			r.Result, r.Reason, r.Value = actuate.Applied, actuate.ReasonHolding, k.current.Value
-			r.Message = c.control + ": on_stop: hold"
-			return r
-		}
+	if keep && k.leaveStanding() {
+		r.Result, r.Reason, r.Value = actuate.Applied, actuate.ReasonHolding, k.current.Value
+		r.Message = k.governing().control + ": on_stop: hold"
+		return r
 	}
-	k.live, k.held = nil, nil
+	k.live, k.held, k.kept = nil, nil, false
 	k.giveBack()
 	r.Value = k.current.Value
 	switch k.state {

@@ -1,7 +1,6 @@
 package warden
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 // plug is the smallest device that can go wrong: two files of whole numbers,
 // the limit and a short-term limit that a strict setting lowers too.
 type plug struct {
+	t    testing.TB
 	dir  string
 	desc actuate.Description
 
@@ -136,6 +136,19 @@ func (p *plug) put(t testing.TB, watts float64) {
 	}
 }
 
+// spoil flips a bit in the middle of a file.
+func (p *plug) spoil(path string) {
+	p.t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // holds is the content of both files, without the wait for a slow read.
 func (p *plug) holds() string {
 	var out []string
@@ -148,15 +161,6 @@ func (p *plug) holds() string {
 		out = append(out, strings.TrimSpace(string(b)))
 	}
 	return strings.Join(out, "/")
-}
-
-func (p *plug) watts(t testing.TB) float64 {
-	t.Helper()
-	v, err := strconv.ParseFloat(strings.Split(p.holds(), "/")[0], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
 
 func (p *plug) break_(f func(float64) (float64, error)) {
@@ -311,5 +315,3 @@ func with(cmd actuate.Command, op string) actuate.Command {
 	cmd.Op = op
 	return cmd
 }
-
-var errTest = errors.New("test")

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"time"
@@ -60,11 +61,11 @@ func Run(ctx context.Context, o Options) error {
 		w.opt.Log.Warn("handover token not removed", "err", err)
 	}
 	if err := w.prepare(); err != nil {
-		return err
+		return errors.Join(err, w.giveUp(nil))
 	}
 	ctl, err := w.listen()
 	if err != nil {
-		return err
+		return errors.Join(err, w.giveUp(nil))
 	}
 	defer ctl.close()
 
@@ -282,18 +283,31 @@ func (w *warden) tick(ctx context.Context) {
 			continue
 		case <-beat.C:
 		}
-		for _, l := range w.locks {
-			if err := l.check(); errors.Is(err, ErrLocked) {
-				w.opt.Log.Error("another warden has taken over: ending, and leaving the devices to it", "err", err)
-				w.end(err)
-			} else if err != nil {
-				w.opt.Log.Error("lock cannot be checked", "err", err)
-			}
-		}
+		w.keepLocks()
 		w.judgeEngine()
 		w.tellDevices(w.snapshots())
 		if w.opt.Ticked != nil && w.lookedInTime() {
 			w.opt.Ticked()
+		}
+	}
+}
+
+// keepLocks sees to it that no second warden can start. A folder that somebody
+// removed is made anew; a lock that another process has taken meanwhile is the
+// end of this one.
+func (w *warden) keepLocks() {
+	for _, l := range w.locks {
+		err := l.check()
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = makePrivate(filepath.Dir(l.path)); err == nil {
+				err = l.check()
+			}
+		}
+		if errors.Is(err, ErrLocked) {
+			w.opt.Log.Error("another warden has taken over: ending, and leaving the devices to it", "err", err)
+			w.end(err)
+		} else if err != nil {
+			w.opt.Log.Error("lock cannot be checked", "err", err)
 		}
 	}
 }

@@ -1,0 +1,313 @@
+package warden
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/wattloop/wattloop/actuate"
+)
+
+// A clean stop: everything given back and verified, then the engine ended.
+func TestStop(t *testing.T) {
+	h := build(t, "a", "b")
+	h.part.TTLMS = 60_000
+	h.run(nil)
+	h.untilOurs()
+	engine := h.list().EnginePID
+	if err := h.end(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	for _, p := range h.plugs {
+		wantHolds(t, p, "200/250")
+	}
+	if alive(engine) {
+		t.Error("the engine is still there")
+	}
+	h.clean()
+	if _, err := List(context.Background(), h.file("run")); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("List = %v; want %v", err, ErrNotRunning)
+	}
+}
+
+// A stop that cannot give everything back says so, and leaves the original for
+// whoever comes next.
+func TestStopFails(t *testing.T) {
+	h := build(t, "a", "b")
+	h.part.TTLMS = 60_000
+	h.run(nil)
+	h.untilOurs()
+	h.plugs[0].break_(always(syscall.EIO))
+	err := h.end()
+	if err == nil || !strings.Contains(err.Error(), "plug:a") || strings.Contains(err.Error(), "plug:b") {
+		t.Errorf("Run = %v; want an error that names plug:a", err)
+	}
+	wantHolds(t, h.plugs[1], "200/250")
+	h.plugs[0].break_(nil)
+	if _, err := RestoreAll(context.Background(), h.successor(), true); err != nil {
+		t.Error(err)
+	}
+	wantHolds(t, h.plugs[0], "200/250")
+}
+
+// I7: a second process on the same run.path or state.path is refused.
+func TestSecondWarden(t *testing.T) {
+	h := build(t, "a")
+	h.run(nil)
+	h.untilOurs()
+	for _, change := range []func(*Options){
+		func(*Options) {},
+		func(o *Options) { o.RunPath = t.TempDir() },
+		func(o *Options) { o.StatePath = t.TempDir() },
+	} {
+		o := h.successor()
+		change(&o)
+		if err := Run(context.Background(), o); !errors.Is(err, ErrLocked) {
+			t.Errorf("second Run = %v; want %v", err, ErrLocked)
+		}
+	}
+	wantHolds(t, h.plugs[0], "150/250")
+}
+
+// A lock file that an operator removed is made and locked again.
+func TestLockRemoved(t *testing.T) {
+	h := build(t, "a")
+	h.run(nil)
+	h.untilOurs()
+	if err := os.RemoveAll(h.file("run/warden")); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the lock to be back", func() bool { _, err := os.Stat(h.file("run/warden/lock")); return err == nil })
+	h.until("a second warden to be refused again", func() bool {
+		o := h.successor()
+		o.StatePath = h.file("other")
+		w, err := open(o)
+		if err == nil {
+			w.close()
+		}
+		return errors.Is(err, ErrLocked)
+	})
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	wantHolds(t, h.plugs[0], "200/250")
+}
+
+// A warden whose locks another process has taken over ends and leaves the
+// devices to it.
+func TestLockLost(t *testing.T) {
+	h := build(t, "a")
+	h.part.TTLMS = 60_000
+	h.run(func(o *Options) { o.Tick = 300 * time.Millisecond })
+	h.untilOurs()
+	for _, dir := range []string{"run", "state"} {
+		dir = h.file(dir + "/warden")
+		if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+			t.Fatal(err)
+		}
+		l, err := takeLock(dir)
+		if errors.Is(err, ErrLocked) {
+			t.Skip("the warden was quicker")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.drop()
+	}
+	if err := <-h.done; !errors.Is(err, ErrLocked) {
+		t.Errorf("Run = %v; want %v", err, ErrLocked)
+	}
+	h.done <- nil
+	wantHolds(t, h.plugs[0], "150/250")
+}
+
+// `caps restore` asked of a living warden latches; `caps resume` ends it.
+func TestRestoreLiving(t *testing.T) {
+	h := build(t, "a", "b")
+	h.part.TTLMS = 60_000
+	h.run(nil)
+	h.untilOurs()
+	report, err := RestoreAll(context.Background(), h.successor(), false)
+	if err != nil || !report.Living || !report.Latched {
+		t.Errorf("RestoreAll = %+v, %v", report, err)
+	}
+	for _, r := range report.Devices {
+		if r.Result != actuate.Applied || r.Reason != actuate.ReasonRestored || r.Value != 200 {
+			t.Errorf("device %+v", r)
+		}
+	}
+	for range 10 { // the engine goes on asking, in vain
+		for _, p := range h.plugs {
+			wantHolds(t, p, "200/250")
+		}
+		if s := h.list(); !s.Latched || s.Devices[0].Reason != actuate.ReasonLatched {
+			t.Errorf("status %+v", s)
+		}
+	}
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	h.run(nil) // survives a restart
+	h.until("an answer", func() bool { return h.list().PID != 0 })
+	if s := h.list(); !s.Latched {
+		t.Errorf("status %+v; want it latched", s)
+	}
+	if err := Resume(context.Background(), h.successor()); err != nil {
+		t.Error(err)
+	}
+	h.untilOurs()
+	report, err = RestoreAll(context.Background(), h.successor(), true)
+	if err != nil || report.Latched {
+		t.Errorf("RestoreAll without latch = %+v, %v", report, err)
+	}
+}
+
+// A warden that hands over leaves its caps to a successor that comes in time.
+func TestHandover(t *testing.T) {
+	h := build(t, "a")
+	h.part.TTLMS = 60_000
+	h.run(nil)
+	h.untilOurs()
+	if err := Handover(context.Background(), h.file("run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-h.done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	h.done <- nil
+	wantHolds(t, h.plugs[0], "150/250")
+	if report, err := RestoreAll(context.Background(), h.successor(), true); err != nil || report.Devices[0].Reason != actuate.ReasonHolding {
+		t.Errorf("RestoreAll after a handover = %+v, %v", report, err)
+	}
+	h.input(false)
+	h.run(nil)
+	h.untilOurs()
+	h.untilRenewed(func() { h.input(true) })
+	if got := h.plugs[0].written(); len(got) != 1 {
+		t.Errorf("writes %v; want the first alone", got)
+	}
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	wantHolds(t, h.plugs[0], "200/250")
+	h.clean()
+}
+
+// A reload reaches the engine.
+func TestReload(t *testing.T) {
+	h := build(t, "a")
+	reload := make(chan struct{})
+	h.run(func(o *Options) { o.Reload = reload })
+	h.untilOurs()
+	reload <- struct{}{}
+	h.until("the engine to reload", func() bool { _, err := os.Stat(h.file("shared/reloaded")); return err == nil })
+}
+
+// Without a warden Resume and List say what there is to say.
+func TestNobodyThere(t *testing.T) {
+	h := build(t, "a")
+	if _, err := List(context.Background(), h.file("run")); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("List = %v; want %v", err, ErrNotRunning)
+	}
+	if err := Resume(context.Background(), h.successor()); err != nil {
+		t.Errorf("Resume = %v", err)
+	}
+	report, err := RestoreAll(context.Background(), h.successor(), false)
+	if err != nil || len(report.Devices) != 1 || report.Devices[0].Result != actuate.None || !report.Latched {
+		t.Errorf("RestoreAll = %+v, %v", report, err)
+	}
+}
+
+// The folder of the socket is the warden's alone, and so is the socket; what
+// comes over it is one line of JSON or an error.
+func TestControlSocket(t *testing.T) {
+	h := build(t, "a")
+	h.run(nil)
+	h.until("an answer", func() bool { return h.list().PID != 0 })
+	for name, want := range map[string]os.FileMode{"run/warden": 0o700 | os.ModeDir, "state/warden": 0o700 | os.ModeDir, "run/warden/warden.sock": 0o600 | os.ModeSocket} {
+		info, err := os.Stat(h.file(name))
+		if err != nil || info.Mode() != want {
+			t.Errorf("%s: mode %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+	for _, line := range []string{"\n", "garbage\n", `{"op":"format"}` + "\n", `{"op":` + strings.Repeat("[", 10000), ""} {
+		err := shortPath(h.file("run/warden"), func(short string) error {
+			conn, err := net.Dial("unix", short)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if _, err := conn.Write([]byte(line)); err != nil {
+				return err
+			}
+			conn.(*net.UnixConn).CloseWrite()
+			var b [4096]byte
+			n, _ := conn.Read(b[:])
+			if !strings.HasPrefix(string(b[:n]), `{"error":"request: `) {
+				t.Errorf("%.20q was answered by %q", line, b[:n])
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%.20q: %v", line, err)
+		}
+	}
+	if s := h.list(); s.PID != os.Getpid() {
+		t.Errorf("status after that: %+v", s)
+	}
+}
+
+// A folder that others may write is made private; one of another user, or a
+// link, is refused, for what lies in it is believed.
+func TestPrivateFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "warden")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := makePrivate(dir); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	link := filepath.Join(t.TempDir(), "warden")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := makePrivate(link); err == nil {
+		t.Error("a link was accepted")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("giving a folder away needs root")
+	}
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := makePrivate(dir); err == nil {
+		t.Error("a folder of another user was accepted")
+	}
+}
+
+// What the owner gets wrong is said before anything is touched.
+func TestOptionsChecked(t *testing.T) {
+	f := func(want string, change func(*Options)) {
+		t.Helper()
+		o := Options{StatePath: "s", RunPath: "r", Devices: []actuate.Device{&plug{desc: plugDescription("a")}}}
+		change(&o)
+		if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one with %q", err, want)
+		}
+	}
+	f("state.path", func(o *Options) { o.StatePath = "" })
+	f("ID of its own", func(o *Options) { o.Devices = slices.Repeat(o.Devices, 2) })
+	f("actuation.clamps", func(o *Options) { o.Clamps = map[string]Clamp{"x": {Min: 3, Max: 2}} })
+	f("actuation.clamps", func(o *Options) { o.Clamps = map[string]Clamp{"x": {Floor: 1.1}} })
+	f("clock speed", func(o *Options) { o.Speed = -1 })
+}
