@@ -21,7 +21,7 @@ import (
 type Spawn struct {
 	Path           string   // "" is /proc/self/exe: this very binary, wherever its file is by now
 	Args           []string // the first is its name
-	Env            []string
+	Env            []string // nil: the warden's own
 	Dir            string
 	Credential     *syscall.Credential // nil: the warden's own user
 	Stdout, Stderr *os.File            // nil is /dev/null
