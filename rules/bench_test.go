@@ -1,0 +1,67 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// benchWorld is one node with ten components, five minutes at one second:
+// CPU packages with counters, the others with gauges.
+func benchWorld(b *testing.B, counters int) *world {
+	w := newWorld(b)
+	app := w.db.Appender(context.Background())
+	for i := range 10 {
+		name, typ := "hw_energy_joules_total", "cpu"
+		if i >= counters {
+			name, typ = "hw_power_watts", "gpu"
+		}
+		ls := labels.FromStrings("__name__", name, "hw_type", typ, "hw_id", fmt.Sprint(typ, i), "k8s_node_name", "a", "job", "agent", "instance", "a-1")
+		for s := range 301 {
+			if _, err := app.Append(0, ls, at(float64(s)), float64(100*s)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := app.Commit(); err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// BenchmarkReading is S0-116 on one node with ten components, five minutes at
+// one second: the value alone, as PromQL answers it, and the reading with its
+// quality.
+func BenchmarkReading(b *testing.B) {
+	for _, counters := range []int{2, 10} {
+		w := benchWorld(b, counters)
+		r := reading(b, RateCovered, nodePower, "k8s_node_name")
+		b.Run(fmt.Sprintf("value/counters=%d", counters), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := w.eval.Query(context.Background(), r.Query, at(300)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("reading/counters=%d", counters), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := w.eval.Reading(context.Background(), r, at(300)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		c, err := r.plan.compile(nil, valueOf(r))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("whole/counters=%d", counters), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := w.eval.Query(context.Background(), c.all, at(300)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
