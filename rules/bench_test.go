@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -63,5 +64,43 @@ func BenchmarkReading(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkControl is the shipped budget over 30 s on the same node, its three
+// readings judged.
+func BenchmarkControl(b *testing.B) {
+	w := benchWorld(b, 2)
+	c := budget(b, 400)
+	short := func(p *plan) *plan {
+		tree, err := dialect.ParseExpr(strings.ReplaceAll(p.text, "[5m]", "[30s]"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if p, err = newPlan(tree, p.key, true); err != nil {
+			b.Fatal(err)
+		}
+		return p
+	}
+	c.engage, c.release, c.value = short(c.engage), short(c.release), short(c.value)
+	for _, r := range c.Uses {
+		r.plan = short(r.plan)
+	}
+	for b.Loop() {
+		if _, err := w.eval.Control(context.Background(), c, at(300)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFirst is the first reading after a start: it looks an hour back.
+func BenchmarkFirst(b *testing.B) {
+	w := benchWorld(b, 2)
+	r := reading(b, RateCovered, strings.ReplaceAll(nodePower, "[5m]", "[30s]"), "k8s_node_name")
+	for b.Loop() {
+		w.restart()
+		if _, err := w.eval.Reading(context.Background(), r, at(300)); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

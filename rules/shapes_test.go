@@ -354,3 +354,22 @@ func TestEveryShapeRuns(t *testing.T) {
 		}
 	}
 }
+
+// Of two inputs in one component the one that is nearer to being stale counts,
+// whichever the expression names first.
+func TestStaleOfTheFasterOfTwoInputs(t *testing.T) {
+	w := newWorld(t)
+	w.gauge(`fast{n="a"}`, 2, 0, 300, 5)
+	w.gauge(`slow{n="a"}`, 50, 0, 300, 60)
+	for _, expr := range []string{`sum by (n) (fast * on (n) slow)`, `sum by (n) (slow * on (n) fast)`} {
+		r := reading(t, RateCovered, expr, "n")
+		w.want(r, 330, `{n="a"} 100.00 fresh`)
+		w.want(r, 331, `{n="a"} 100.00 stale`)
+	}
+	w.gauge(`fast{n="a"}`, 2, 305, 480, 5)
+	for _, expr := range []string{`sum by (n) (fast * on (n) slow)`, `sum by (n) (slow * on (n) fast)`} {
+		r := reading(t, RateCovered, expr, "n")
+		w.want(r, 480, `{n="a"} 100.00 fresh`)
+		w.want(r, 481, `{n="a"} 100.00 stale`)
+	}
+}
