@@ -1,0 +1,184 @@
+package api
+
+import (
+	"time"
+
+	"github.com/wattloop/wattloop/engine"
+)
+
+// The types of this file are a promise to clients; docs/api.md describes them.
+
+// Facts are what the process knows of itself.
+type Facts struct {
+	Version    string    `json:"version"`
+	Node       string    `json:"node"`
+	WardenPID  int       `json:"warden_pid"`
+	EnginePID  int       `json:"engine_pid"`
+	Started    time.Time `json:"started"`
+	Durability string    `json:"durability"`
+	Series     uint64    `json:"series"` // in the head of the TSDB
+	Integrity  []Loss    `json:"integrity"`
+	Channels   []Channel `json:"channels"`
+	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
+}
+
+// Loss is a time range whose samples may be missing, and why.
+type Loss struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	Why  string    `json:"why"`
+}
+
+// Channel is one door that samples come in through. LagSeconds is the age of
+// the newest point when it was stored, -1 before the first.
+type Channel struct {
+	Name       string  `json:"name"`
+	Accepted   uint64  `json:"accepted"`
+	Folded     uint64  `json:"folded"`
+	Rejected   uint64  `json:"rejected"`
+	LagSeconds float64 `json:"lag_seconds"`
+}
+
+// Status answers /api/v1/status/wattloop.
+type Status struct {
+	Facts
+	UptimeSeconds float64    `json:"uptime_seconds"`
+	Step          *time.Time `json:"step"` // of the last evaluation, null before the first
+	Rules         []Rule     `json:"rules"`
+	Readings      []Reading  `json:"readings"`
+	Controls      []Control  `json:"controls"`
+	Devices       []Device   `json:"devices"`
+}
+
+// Rule is how one rule's last evaluation went.
+type Rule struct {
+	Name        string  `json:"name"`
+	Kind        string  `json:"kind"`
+	EvalSeconds float64 `json:"eval_seconds"`
+	Error       string  `json:"error,omitempty"`
+	File        string  `json:"file"`
+	Line        int     `json:"line"`
+}
+
+// Reading is a reading for one key. Value is null when there is none, which is
+// never 0.
+type Reading struct {
+	Name       string            `json:"name"`
+	Key        map[string]string `json:"key"`
+	Value      *Number           `json:"value"`
+	Unit       string            `json:"unit"`
+	Quality    string            `json:"quality"`
+	Partial    bool              `json:"partial"`
+	AgeSeconds float64           `json:"age_seconds"` // of the oldest component
+	Error      string            `json:"error,omitempty"`
+	Why        string            `json:"why,omitempty"`
+}
+
+// Control is a control for one key.
+type Control struct {
+	Name    string            `json:"name"`
+	Key     map[string]string `json:"key"`
+	Mode    string            `json:"mode"`
+	Purpose string            `json:"purpose"`
+	Action  string            `json:"action"`
+	Phase   string            `json:"phase"`
+	Value   *Number           `json:"value"` // asked for while engaged
+	Quality string            `json:"quality"`
+	Partial bool              `json:"partial"`
+	Result  string            `json:"result"`
+	Why     string            `json:"why,omitempty"`
+	Devices []Outcome         `json:"devices"`
+}
+
+// Outcome is what became of a control on one device.
+type Outcome struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Desired Number    `json:"desired"`
+	Granted Number    `json:"granted"`
+	Applied Number    `json:"applied"`
+	Result  string    `json:"result"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Clamped bool      `json:"clamped,omitempty"`
+	TS      time.Time `json:"ts"`
+}
+
+// Device is one knob of the hardware. Applied is what was read back last, null
+// when it was never read.
+type Device struct {
+	ID       string  `json:"id"`
+	Name     string  `json:"name"`
+	Action   string  `json:"action"`
+	Unit     string  `json:"unit"`
+	State    string  `json:"state"`
+	Owner    string  `json:"owner,omitempty"`
+	Desired  *Number `json:"desired"`
+	Granted  *Number `json:"granted"`
+	Applied  *Number `json:"applied"`
+	Original *Number `json:"original"`
+	// Enabled is the owner's actuation.enabled; Latched holds every control back
+	// since caps restore, until caps resume.
+	Enabled      bool    `json:"enabled"`
+	Latched      bool    `json:"latched"`
+	LeaseSeconds float64 `json:"lease_seconds"` // left of the owner's; 0 without a live one
+	Reason       string  `json:"reason,omitempty"`
+}
+
+// NewStatus puts a report into its wire form.
+func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
+	s := Status{Facts: f, UptimeSeconds: now.Sub(f.Started).Seconds(),
+		Rules: []Rule{}, Readings: []Reading{}, Controls: []Control{}, Devices: []Device{}}
+	if s.Integrity == nil {
+		s.Integrity = []Loss{}
+	}
+	if rep.TS != 0 {
+		t := time.UnixMilli(rep.TS).UTC()
+		s.Step = &t
+	}
+	for _, r := range rep.Rules {
+		s.Rules = append(s.Rules, Rule{r.Name, r.Kind, r.Took.Seconds(), r.Err, r.File, r.Line})
+	}
+	for _, r := range rep.Readings {
+		w := Reading{Name: r.Name, Key: r.Key.Map(), Unit: r.Unit, Quality: string(r.Quality), Partial: r.Partial,
+			AgeSeconds: r.Age.Seconds(), Error: r.Err, Why: r.Why}
+		if r.Valid {
+			w.Value = number(r.Value)
+		}
+		s.Readings = append(s.Readings, w)
+	}
+	for _, c := range rep.Controls {
+		s.Controls = append(s.Controls, newControl(c))
+	}
+	for _, d := range rep.Devices {
+		s.Devices = append(s.Devices, newDevice(d))
+	}
+	return s
+}
+
+func newControl(c engine.ControlReport) Control {
+	w := Control{Name: c.Name, Key: c.Key.Map(), Mode: c.Mode, Purpose: c.Purpose, Action: c.Action, Phase: string(c.Phase),
+		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Why: c.Why, Devices: []Outcome{}}
+	if c.Phase == engine.Engaged || c.Phase == engine.Holding {
+		w.Value = number(c.Value)
+	}
+	for _, o := range c.Outcomes {
+		w.Devices = append(w.Devices, Outcome{o.Device, o.Name, Number(o.Desired), Number(o.Granted), Number(o.Applied),
+			o.Result, o.Reason, o.Message, o.Clamped, time.UnixMilli(o.TS).UTC()})
+	}
+	return w
+}
+
+func newDevice(d engine.Device) Device {
+	w := Device{ID: d.ID, Name: d.Name, Action: d.Action, Unit: d.Unit, State: d.State, Owner: d.Owner, Reason: d.Reason,
+		Enabled: d.Enabled, Latched: d.Latched, LeaseSeconds: float64(d.LeaseMillis) / 1000}
+	if d.Known {
+		w.Applied, w.Original = number(d.Current), number(d.Original)
+	}
+	if d.Owner != "" {
+		w.Desired, w.Granted = number(d.Desired), number(d.Granted)
+	}
+	return w
+}
+
+func number(v float64) *Number { n := Number(v); return &n }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/ingest/host"
+	"github.com/wattloop/wattloop/rules"
+	"github.com/wattloop/wattloop/store"
+	"github.com/wattloop/wattloop/sysfs"
+
+	"github.com/wattloop/wattloop/actuate/rapl"
+)
+
+// devices is what this binary can touch, on one screen.
+func devices(fs sysfs.FS) ([]actuate.Device, error) {
+	var all []actuate.Device
+	for _, open := range []func(sysfs.FS) ([]actuate.Device, error){
+		rapl.Open,
+	} {
+		ds, err := open(fs)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ds...)
+	}
+	return all, nil
+}
+
+// parts is everything inside the engine's process.
+type parts struct {
+	c    *config
+	clk  clock
+	log  *slog.Logger
+	reg  *prometheus.Registry
+	db   *store.DB
+	recv *ingest.Receiver
+	otlp *ingest.Server
+	eng  *engine.Engine
+	gov  *actuate.Governor
+	host *host.Source
+
+	reread     func() (*config, error) // for a reload
+	reloading  sync.Mutex
+	rulesError atomic.Pointer[string] // why the last reload was refused
+
+	healFailed string // what the last try to reopen the store said
+	lossMu     sync.Mutex
+	losses     []api.Loss
+}
+
+// build wires the engine's process by name. Whatever it opened it closes again
+// on an error.
+func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.Link, meters []actuate.Meter) (*parts, error) {
+	durability, err := store.ParseDurability(c.Durability)
+	if err != nil {
+		return nil, withCode(exitFound, fmt.Errorf("storage.durability: %w", err))
+	}
+	p := &parts{c: c, clk: clk, log: log, reg: prometheus.NewRegistry()}
+	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.db, err = store.Open(store.Options{
+		Path: c.StoragePath, RetentionTime: c.RetentionTime, RetentionBytes: int64(c.RetentionSize),
+		OutOfOrder: c.OutOfOrder, Durability: durability, Logger: log.With("part", "store"), Registerer: p.reg, Clock: clk.Now,
+	})
+	if err != nil {
+		return nil, withCode(exitCannot, err)
+	}
+	p.gov = &actuate.Governor{Link: link, Pace: pace()}
+	p.eng = engine.New(engine.Options{
+		Rules: set, Query: queryFunc(p.db), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
+		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
+	})
+	p.recv = ingest.NewReceiver(ingest.Options{
+		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder,
+		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
+		Registerer: p.reg, Logger: log.With("part", "ingest"),
+	})
+	p.otlp = ingest.NewServer(p.recv)
+	if c.HostEnabled && len(meters) > 0 {
+		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
+			return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
+		}
+	}
+	return p, nil
+}
+
+// queryFunc is the store's instant query in the rules' own types.
+func queryFunc(db *store.DB) rules.QueryFunc {
+	return func(ctx context.Context, expr string, ts int64) ([]rules.Sample, error) {
+		got, err := db.Instant(ctx, expr, ts)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]rules.Sample, len(got))
+		for i, s := range got {
+			out[i] = rules.Sample{Metric: s.Metric, T: s.T, V: s.V}
+		}
+		return out, nil
+	}
+}
+
+// apiHandler serves the parts over HTTP.
+func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http.Handler {
+	return api.Handler(api.Options{
+		Report: p.eng.Report, Facts: facts, Clock: p.clk.Now, Reload: reload,
+		Ready: func() error { return p.db.Stats().Frozen },
+		Query: func(ctx context.Context, expr string, ts int64, timeout time.Duration) (api.Answer, error) {
+			return answer(p.db.QueryJSON(ctx, expr, ts, timeout))
+		},
+		QueryRange: func(ctx context.Context, expr string, start, end int64, step, timeout time.Duration) (api.Answer, error) {
+			return answer(p.db.QueryRangeJSON(ctx, expr, start, end, step, timeout))
+		},
+		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
+		Ingest:  p.otlp.Handler(),
+	})
+}
+
+// answer is the store's answer in the API's types.
+func answer(a store.Answer, err error) (api.Answer, error) {
+	var q *store.QueryError
+	if errors.As(err, &q) {
+		err = &api.QueryError{Type: q.Kind, Err: err}
+	}
+	return api.Answer{Data: a.Data, Warnings: a.Warnings, Infos: a.Infos}, err
+}
+
+// newLogger logs to w at the level of the configuration.
+func newLogger(level string, w *os.File) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+}
+
+// grpcServer is the OTLP/gRPC door.
+func (p *parts) grpcServer() *grpc.Server { return p.otlp.GRPC() }

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"github.com/wattloop/wattloop/rules"
+)
+
+func checkCmd() *cobra.Command {
+	var (
+		strict bool
+		output string
+	)
+	c := defaultConfig()
+	cmd := &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "Check rule files, over the presets, and configuration: every message with its place",
+		Long: `check loads the presets of this binary and then PATH... in order, files or folders, exactly as
+serve would, and prints every message with path:line:col, the source line and a caret. A PATH
+that is a configuration file is checked as that; - is standard input. Without a PATH it checks
+what --config.file and the environment name.
+
+Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is.`,
+		Example: `  wattloop check rules.d/60-local.yaml wattloop.yaml
+  wattloop check --strict -o json /etc/wattloop/rules.d`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeRuleFiles,
+	}
+	c.addFlags(cmd.Flags(), ruleKeys...)
+	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
+	outputFlag(cmd, &output, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
+			return withCode(exitFound, err)
+		}
+		got, err := c.checkPaths(args, cmd.InOrStdin())
+		if err != nil {
+			return withCode(exitFound, err)
+		}
+		return got.print(cmd.OutOrStdout(), strict, output)
+	}
+	return cmd
+}
+
+// ruleKeys are the settings that decide what rules are loaded and how.
+var ruleKeys = []string{"rules", "rate_window", "rate"}
+
+// checked is what one run of check has found.
+type checked struct {
+	messages []rules.Message
+	set      *rules.Set // nil when a rule file is in error
+	rules    int        // rule files over those of the binary
+	configs  int        // configuration files
+}
+
+// checkPaths loads what args name, or what the configuration does.
+func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
+	var got checked
+	paths := args
+	if len(args) == 0 {
+		paths = c.Rules
+	}
+	sources, err := shippedRules()
+	if err != nil {
+		return got, err
+	}
+	shipped := len(sources)
+	for _, p := range paths {
+		found, err := checkSources(p, stdin)
+		if len(args) == 0 && p == defaultRules && errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return got, err
+		}
+		for _, s := range found {
+			kind := kindOf(s.Data)
+			if kind == kindRules {
+				sources = append(sources, s)
+				continue
+			}
+			got.configs++
+			var ce *configError
+			if err := defaultConfig().apply(s.Name, s.Data, kind == kindWarden, os.LookupEnv); errors.As(err, &ce) {
+				got.messages = append(got.messages, ce.messages...)
+			}
+		}
+	}
+	got.rules = len(sources) - shipped
+	set, msgs := rules.Load(sources, c.ruleSettings())
+	got.set, got.messages = set, append(got.messages, msgs...)
+	return got, nil
+}
+
+// checkSources reads one argument. One that yields no file is an error: a typing
+// mistake must not pass as "no errors".
+func checkSources(p string, stdin io.Reader) ([]rules.Source, error) {
+	if p == "-" {
+		b, err := io.ReadAll(io.LimitReader(stdin, maxRuleFile+1))
+		if err != nil {
+			return nil, fmt.Errorf("-: %w", err)
+		}
+		return []rules.Source{{Name: "-", Data: b}}, nil
+	}
+	found, err := readRulePath(p)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s: no rule file (*.yaml, *.yml) in this folder", p)
+	}
+	return found, err
+}
+
+// maxRuleFile is more than the loader takes (docs/rules.md); what is longer is
+// refused there.
+const maxRuleFile = 1 << 20
+
+type fileKind int
+
+const (
+	kindRules fileKind = iota
+	kindConfig
+	kindWarden
+)
+
+// kindOf tells a configuration file from a rule file by the keys that only one
+// of them has. What is neither is left to the rule loader, which says why.
+func kindOf(data []byte) fileKind {
+	var doc yaml.Node
+	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return kindRules
+	}
+	kind := kindRules
+	for i := 0; i < len(doc.Content[0].Content); i += 2 {
+		key := doc.Content[0].Content[i].Value
+		switch {
+		case slices.Contains([]string{"version", "params", "readings", "controls", "groups"}, key):
+			return kindRules
+		case kind != kindRules:
+		case key == "actuation" || key == "engine" || strings.HasPrefix(key, "actuation.") || strings.HasPrefix(key, "engine."):
+			kind = kindWarden
+		case isConfigKey(key):
+			kind = kindConfig
+		}
+	}
+	return kind
+}
+
+// isConfigKey is true for a key of wattloop.yaml or the first part of one.
+func isConfigKey(key string) bool {
+	return isLater(key) || slices.ContainsFunc(defaultConfig().settings(), func(s setting) bool {
+		return key == s.key || strings.HasPrefix(s.key, key+".")
+	})
+}
+
+func (got checked) print(w io.Writer, strict bool, output string) error {
+	var errs, warnings int
+	for _, m := range got.messages {
+		if m.Severity == rules.SeverityError {
+			errs++
+		} else {
+			warnings++
+		}
+	}
+	if output == "json" {
+		all := got.messages
+		if all == nil {
+			all = []rules.Message{}
+		}
+		if err := writeIndented(w, all); err != nil {
+			return withCode(exitCannot, err)
+		}
+	} else {
+		for _, m := range got.messages {
+			fmt.Fprintln(w, m.String())
+		}
+		if _, err := fmt.Fprintln(w, got.summary(errs, warnings)); err != nil {
+			return withCode(exitCannot, err)
+		}
+	}
+	if errs > 0 || strict && warnings > 0 {
+		return withCode(exitFound, errSaid)
+	}
+	return nil
+}
+
+func (got checked) summary(errs, warnings int) string {
+	s := plural(got.rules, "rule file") + " over the presets"
+	if got.configs > 0 {
+		s += ", " + plural(got.configs, "configuration file")
+	}
+	if got.set != nil {
+		s += fmt.Sprintf(": %s, %s", plural(len(got.set.Readings), "reading"), plural(len(got.set.Controls), "control"))
+	}
+	return s + fmt.Sprintf("; %s, %s", plural(errs, "error"), plural(warnings, "warning"))
+}

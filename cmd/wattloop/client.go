@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// client asks the running engine, over its socket or at a URL.
+type client struct {
+	url    string // --url or WATTLOOP_URL
+	socket string
+}
+
+func (cl *client) addFlags(cmd *cobra.Command) {
+	c := defaultConfig()
+	c.derive()
+	socket := os.Getenv("WATTLOOP_API_SOCKET")
+	if socket == "" {
+		socket = c.APISocket
+	}
+	cmd.Flags().StringVar(&cl.url, "url", os.Getenv("WATTLOOP_URL"), "address of the running engine, http://HOST:PORT (WATTLOOP_URL)")
+	cmd.Flags().StringVar(&cl.socket, "api.socket", socket, "socket of the running engine, used without --url (WATTLOOP_API_SOCKET)")
+}
+
+// httpClient and base say where requests go.
+func (cl *client) httpClient() (*http.Client, string) {
+	if cl.url != "" {
+		return &http.Client{Timeout: time.Minute}, strings.TrimSuffix(cl.url, "/")
+	}
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", cl.socket)
+	}}
+	return &http.Client{Timeout: time.Minute, Transport: tr}, "http://wattloop"
+}
+
+func (cl *client) where() string {
+	if cl.url != "" {
+		return cl.url
+	}
+	return cl.socket
+}
+
+// do sends one request and reads the whole answer. An engine that cannot be
+// reached is exit code 3.
+func (cl *client) do(ctx context.Context, method, path string, form url.Values) ([]byte, int, error) {
+	hc, base := cl.httpClient()
+	defer hc.CloseIdleConnections()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
+	if err != nil {
+		return nil, 0, withCode(exitUsage, fmt.Errorf("--url %q: %w", cl.url, err))
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return nil, 0, withCode(exitCannot, cl.unreachable(err))
+	}
+	defer resp.Body.Close()
+	const most = 64 << 20
+	b, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return nil, 0, withCode(exitCannot, fmt.Errorf("%s: read the answer: %w", cl.where(), err))
+	}
+	return b, resp.StatusCode, nil
+}
+
+// getJSON reads one of our own documents.
+func (cl *client) getJSON(ctx context.Context, path string, into any) error {
+	b, code, err := cl.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	if code != http.StatusOK {
+		return withCode(exitCannot, fmt.Errorf("%s%s: %d: %s", cl.where(), path, code, strings.TrimSpace(string(b))))
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return withCode(exitCannot, fmt.Errorf("%s%s: not an answer of wattloop: %w", cl.where(), path, err))
+	}
+	return nil
+}
+
+// unreachable says what to do about an engine that does not answer.
+func (cl *client) unreachable(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: user %d may not open it; run as the engine's user or root, or ask at --url http://HOST:PORT", cl.where(), os.Geteuid())
+	}
+	return fmt.Errorf("no engine at %s: %w; start one with wattloop serve, or name it with --url or --api.socket", cl.where(), bare(err))
+}

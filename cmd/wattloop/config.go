@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// config holds every setting of wattloop.yaml that this version has, and those
+// of the warden's own file. docs/config.md is generated from settings().
+type config struct {
+	File string // --config.file
+
+	Node          string
+	Rules         []string
+	RateWindow    time.Duration
+	Rate          string
+	StoragePath   string
+	RetentionTime time.Duration
+	RetentionSize byteSize
+	OutOfOrder    time.Duration
+	Durability    string
+	StatePath     string
+	RunPath       string
+	Sysfs         string
+	WebListen     string
+	GRPCListen    string
+	HTTPListen    string
+	APISocket     string
+	HostEnabled   bool
+	HostInterval  time.Duration
+	LogLevel      string
+
+	// The warden's own: never in wattloop.yaml.
+	WardenFile   string
+	Enabled      bool
+	ObserveFirst time.Duration
+	EngineUser   string
+	Clamps       clamps
+	AllowRaise   bool
+	RejectOut    bool
+	MaxHold      time.Duration
+	TTLMax       time.Duration
+
+	// engineOnly leaves the warden's settings alone: their file may be readable
+	// by root only, and they are none of the engine's business.
+	engineOnly bool
+
+	origin map[string]string // key -> "default", "file PATH:LINE", "variable NAME" or "flag --NAME"
+}
+
+func defaultConfig() *config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	c := &config{
+		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
+		Node: host, Rules: []string{defaultRules}, Rate: "covered",
+		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
+		OutOfOrder: 30 * time.Minute, Durability: "fsync",
+		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
+		Sysfs: "/sys", HostEnabled: true, HostInterval: time.Second, LogLevel: "info",
+		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
+		origin: map[string]string{},
+	}
+	for _, s := range c.settings() {
+		c.origin[s.key] = originDefault
+	}
+	if st, err := os.Stat("/host-sys"); err == nil && st.IsDir() {
+		c.Sysfs = "/host-sys"
+	}
+	return c
+}
+
+const originDefault = "default"
+
+// load fills c: flag over variable over file over default. fl has been parsed.
+// Every error is found in one run; what is not in error is in c all the same.
+func (c *config) load(fl *pflag.FlagSet, env func(string) (string, bool)) error {
+	flags := c.takeFlags(fl)
+	errs := c.loadFiles(fl, env)
+	errs = append(errs, c.loadVariables(env)...)
+	for _, s := range c.own() {
+		if v, ok := flags[s.key]; ok {
+			if err := setItems(s.value, v); err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", s.flagName(), err))
+			}
+			c.origin[s.key] = "flag --" + s.flagName()
+		}
+	}
+	c.derive()
+	return errors.Join(append(errs, c.validate())...)
+}
+
+// own are the settings that this process may have.
+func (c *config) own() []setting {
+	var out []setting
+	for _, s := range c.settings() {
+		if !c.engineOnly || s.change != changeWarden {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// takeFlags is what the command line said, to be put back on top of the rest.
+func (c *config) takeFlags(fl *pflag.FlagSet) map[string][]string {
+	flags := map[string][]string{}
+	for _, s := range c.own() {
+		if f := fl.Lookup(s.flagName()); f != nil && f.Changed {
+			flags[s.key] = items(f.Value)
+		}
+	}
+	return flags
+}
+
+func (c *config) loadFiles(fl *pflag.FlagSet, env func(string) (string, bool)) []error {
+	var errs []error
+	for _, f := range []struct {
+		path, flag string
+		warden     bool
+	}{{c.File, "config.file", false}, {c.WardenFile, "warden.file", true}} {
+		if f.warden && c.engineOnly {
+			continue
+		}
+		given := fl.Lookup(f.flag) != nil && fl.Lookup(f.flag).Changed
+		if err := c.readFile(f.path, f.warden, given, env); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (c *config) loadVariables(env func(string) (string, bool)) []error {
+	var errs []error
+	for _, s := range c.own() {
+		for _, name := range s.variables() {
+			v, ok := env(name)
+			if !ok || v == "" {
+				continue
+			}
+			if err := setText(s.value, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", name, s.key, err))
+			}
+			c.origin[s.key] = "variable " + name
+			break
+		}
+	}
+	const source = "TELEMETRY_CPU_SOURCE" // host or none, beside the other inputs' names
+	if v, ok := env(source); ok && v != "" && c.origin["host.enabled"] == originDefault {
+		if v != "host" && v != "none" {
+			errs = append(errs, fmt.Errorf("%s: %q: this version reads host or none", source, v))
+		}
+		c.HostEnabled, c.origin["host.enabled"] = v == "host", "variable "+source
+	}
+	return errs
+}
+
+// derive fills the paths that hang on others.
+func (c *config) derive() {
+	fill := func(p *string, key, v string) {
+		if *p == "" && c.origin[key] == originDefault {
+			*p = v
+		}
+	}
+	fill(&c.StoragePath, "storage.path", filepath.Join(c.StatePath, "data"))
+	run := "/run/wattloop"
+	if os.Geteuid() != 0 {
+		if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
+			run = filepath.Join(x, "wattloop")
+		}
+	}
+	fill(&c.RunPath, "run.path", run)
+	fill(&c.APISocket, "api.socket", filepath.Join(c.RunPath, "wattloop.sock"))
+}
+
+func (c *config) validate() error {
+	var errs []error
+	bad := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s (%s): %s", key, c.origin[key], fmt.Sprintf(format, args...)))
+	}
+	for _, p := range []struct{ key, path string }{{"storage.path", c.StoragePath}, {"state.path", c.StatePath}, {"run.path", c.RunPath}, {"sysfs", c.Sysfs}} {
+		if p.path == "" {
+			bad(p.key, "is empty; name a folder")
+		}
+	}
+	if c.Node == "" {
+		bad("node", "is empty; name the node")
+	}
+	if c.HostInterval < 100*time.Millisecond {
+		bad("host.interval", "%s: at least 100ms", c.HostInterval)
+	}
+	if c.TTLMax < 5*time.Second || c.TTLMax > 300*time.Second {
+		bad("actuation.ttl_max", "%s: between 5s and 300s", c.TTLMax)
+	}
+	return errors.Join(errs...)
+}
+
+// readFile reads one file; an absent one is an error only when it was named.
+func (c *config) readFile(path string, warden, given bool, env func(string) (string, bool)) error {
+	b, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		return c.apply(path, b, warden, env)
+	case errors.Is(err, fs.ErrNotExist) && !given:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: no such file; wattloop config init prints one to begin with", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: user %d may not read it; make it readable to that user", path, os.Geteuid())
+	default:
+		return fmt.Errorf("%s: %w", path, bare(err))
+	}
+}

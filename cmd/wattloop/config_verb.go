@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func configCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show or write the configuration",
+		Example: `  wattloop config show
+  wattloop config init > wattloop.yaml`,
+	}
+	cmd.AddCommand(configShowCmd(), configInitCmd())
+	return cmd
+}
+
+func configShowCmd() *cobra.Command {
+	c := defaultConfig()
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print every setting, its value and where it came from",
+		Example: `  wattloop config show
+  WATTLOOP_STORAGE_PATH=/tmp/data wattloop config show -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
+				return withCode(exitFound, err)
+			}
+			return withCode(exitCannot, c.show(cmd.OutOrStdout(), output))
+		},
+	}
+	c.addFlags(cmd.Flags())
+	outputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func configInitCmd() *cobra.Command {
+	var warden bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Print a configuration file with every key and its default, commented out",
+		Example: `  wattloop config init > /etc/wattloop/wattloop.yaml
+  wattloop config init --warden > /etc/wattloop/warden.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), configTemplate(warden))
+			return withCode(exitCannot, err)
+		},
+	}
+	cmd.Flags().BoolVar(&warden, "warden", false, "the warden's own file instead")
+	return cmd
+}
+
+// shown is one row of config show.
+type shown struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+	Change string `json:"change"`
+}
+
+func (c *config) show(w io.Writer, output string) error {
+	var rows []shown
+	for _, s := range c.settings() {
+		rows = append(rows, shown{s.key, s.value.String(), c.origin[s.key], s.change})
+	}
+	if output == "json" {
+		return writeIndented(w, rows)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "KEY\tVALUE\tFROM")
+	for _, r := range rows {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", r.Key, r.Value, r.Origin)
+	}
+	return tw.Flush()
+}
+
+// changes spells the letter of a setting.
+var changes = map[string]string{changeRestart: "needs a restart", changeLive: "reloaded live", changeWarden: "needs a restart"}
+
+// configTemplate is wattloop.yaml, or the warden's file, with every key of this
+// version as a comment.
+func configTemplate(warden bool) string {
+	var b strings.Builder
+	b.WriteString("# wattloop.yaml: every key with its default. Uncomment what you change.\n")
+	if warden {
+		b.Reset()
+		b.WriteString("# warden.yaml: what only the owner of the machine decides. It belongs to root.\n")
+	}
+	b.WriteString("# A flag of the same name wins over a variable (WATTLOOP_KEY), which wins over this file.\n")
+	for _, s := range defaultConfig().settings() {
+		if (s.change == changeWarden) == warden {
+			fmt.Fprintf(&b, "\n# %s (%s)\n# %s: %s\n", s.help, changes[s.change], s.key, templateValue(s))
+		}
+	}
+	return b.String()
+}
+
+// templateValue is a default as a file has it: the same on every machine.
+func templateValue(s setting) string {
+	switch v := s.value.String(); s.key {
+	case "node":
+		return "${env:HOSTNAME:-localhost}"
+	case "storage.path":
+		return "/var/lib/wattloop/data"
+	case "run.path":
+		return "/run/wattloop"
+	case "api.socket":
+		return "/run/wattloop/wattloop.sock"
+	case "sysfs":
+		return "/sys"
+	case "engine.user":
+		return "wattloop"
+	case "rules":
+		return "[" + v + "]"
+	default:
+		return v
+	}
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wattloop/wattloop/rules"
+)
+
+// envRef is a variable as a whole value: ${env:NAME} or ${env:NAME:-default}.
+// There is no expansion inside a longer text.
+var envRef = regexp.MustCompile(`^\$\{env:([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}$`)
+
+// configError is every message about one configuration file, printed as those
+// about rule files are.
+type configError struct{ messages []rules.Message }
+
+func (e *configError) Error() string {
+	lines := make([]string, len(e.messages))
+	for i, m := range e.messages {
+		lines[i] = m.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// apply reads one configuration file into c. warden says that it is the
+// warden's own file; the keys of one file are refused in the other.
+func (c *config) apply(path string, data []byte, warden bool, env func(string) (string, bool)) error {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	f := fileReader{c: c, path: path, warden: warden, env: env, lines: strings.Split(string(data), "\n"), known: c.settings(), seen: map[string]int{}}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	err := dec.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		f.broken(err)
+	case doc.Content[0].ShortTag() == "!!null": // "---" alone
+	default:
+		f.walk("", doc.Content[0])
+	}
+	if err == nil {
+		if err := dec.Decode(&doc); err == nil {
+			f.fail(&doc, "", "a second YAML document; one file has one")
+		} else if !errors.Is(err, io.EOF) {
+			f.broken(err)
+		}
+	}
+	if len(f.messages) > 0 {
+		return &configError{f.messages}
+	}
+	return nil
+}
+
+// fileReader is one file while it is read.
+type fileReader struct {
+	c        *config
+	path     string
+	warden   bool
+	env      func(string) (string, bool)
+	lines    []string
+	known    []setting
+	seen     map[string]int // key -> its line
+	messages []rules.Message
+}
+
+// fail names the place, shows the line and points at the node.
+func (f *fileReader) fail(n *yaml.Node, suggestion, format string, args ...any) {
+	width := 1
+	if n.Kind == yaml.ScalarNode && !strings.Contains(n.Value, "\n") {
+		width = max(utf8.RuneCountInString(n.Value), 1)
+	}
+	f.say(n.Line, n.Column, width, suggestion, fmt.Sprintf(format, args...))
+}
+
+func (f *fileReader) say(line, col, width int, suggestion, text string) {
+	m := rules.Message{
+		File: f.path, Line: line, Col: col, EndCol: col + width,
+		Severity: rules.SeverityError, Text: text, Suggestion: suggestion,
+	}
+	if line > 0 && line <= len(f.lines) {
+		m.SourceLine = strings.TrimRight(f.lines[line-1], "\r")
+		m.EndCol = max(col+1, min(m.EndCol, utf8.RuneCountInString(m.SourceLine)+1))
+	}
+	f.messages = append(f.messages, m)
+}
+
+// yamlLine is how the YAML library names a place.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// broken is a file that is no YAML.
+func (f *fileReader) broken(err error) {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		f.say(0, 0, 0, "", err.Error())
+		return
+	}
+	line, _ := strconv.Atoi(m[1]) // "" is 0: the library knows no place
+	f.say(line, 1, 1, "", "not YAML: "+m[2])
+}
+
+// walk takes nested maps and dotted keys alike: storage: {path: x} is storage.path.
+func (f *fileReader) walk(prefix string, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		if prefix == "" {
+			f.fail(n, "", "want keys and their values, like node: worker-01")
+		} else {
+			f.fail(n, "", "%s: want a map of keys", strings.TrimSuffix(prefix, "."))
+		}
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		f.pair(prefix, n.Content[i], n.Content[i+1])
+	}
+}
+
+func (f *fileReader) pair(prefix string, k, v *yaml.Node) {
+	if k.Kind != yaml.ScalarNode || k.Value == "<<" {
+		f.fail(k, "", "want a plain key; anchors, aliases and merges are not read here")
+		return
+	}
+	key := prefix + k.Value
+	if line, twice := f.seen[key]; twice {
+		f.fail(k, "", "key %s is already set in line %d", key, line)
+		return
+	}
+	f.seen[key] = k.Line
+	within := func(s setting) bool { return strings.HasPrefix(s.key, key+".") }
+	switch j := slices.IndexFunc(f.known, func(s setting) bool { return s.key == key }); {
+	case j >= 0:
+		f.set(f.known[j], k, v)
+	case isLater(key):
+		f.fail(k, "", "key %s is not in this version", key)
+	case slices.ContainsFunc(f.known, within):
+		f.walk(key+".", v)
+	default:
+		f.fail(k, f.nearest(key), "unknown key %s", key)
+	}
+}
+
+// nearest is the key that a mistyped one probably means.
+func (f *fileReader) nearest(key string) string {
+	best, at := "", max(len(key)/3, 1)+1
+	for _, s := range f.known {
+		if d := distance(key, s.key); d < at {
+			best, at = s.key, d
+		}
+	}
+	return best
+}
+
+func (f *fileReader) set(s setting, k, v *yaml.Node) {
+	if (s.change == changeWarden) != f.warden {
+		if f.warden {
+			f.fail(k, "", "%s belongs into %s, not into the warden's file", s.key, f.c.File)
+		} else {
+			f.fail(k, "", "%s is the warden's own: it belongs into %s, which only root writes", s.key, f.c.WardenFile)
+		}
+		return
+	}
+	all, err := f.values(s, v)
+	if err == nil {
+		err = setItems(s.value, all)
+	}
+	if err != nil {
+		f.fail(v, "", "%s: %s", s.key, err)
+		return
+	}
+	f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
+}
+
+// values are what a node says, as flags would spell it.
+func (f *fileReader) values(s setting, v *yaml.Node) ([]string, error) {
+	switch v.Kind {
+	case yaml.ScalarNode:
+		one, err := f.scalar(v)
+		return []string{one}, err
+	case yaml.SequenceNode:
+		var all []string
+		for _, e := range v.Content {
+			if e.Kind != yaml.ScalarNode {
+				return nil, errors.New("want a list of plain values")
+			}
+			one, err := f.scalar(e)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
+		}
+		return all, nil
+	case yaml.MappingNode:
+		if s.value.Type() != "yaml" {
+			return nil, errors.New("takes a value, no keys of its own")
+		}
+		b, err := yaml.Marshal(v)
+		return []string{string(b)}, err
+	default:
+		return nil, errors.New("aliases are not read here; write the value itself")
+	}
+}
+
+func (f *fileReader) scalar(v *yaml.Node) (string, error) {
+	if v.ShortTag() == "!!null" {
+		return "", errors.New(`has no value; write "" for an empty one, or leave the key out`)
+	}
+	m := envRef.FindStringSubmatch(v.Value)
+	if m == nil {
+		return v.Value, nil
+	}
+	if s, ok := f.env(m[1]); ok {
+		return s, nil
+	}
+	if m[2] != "" {
+		return m[3], nil
+	}
+	return "", fmt.Errorf("variable %s is not set; give a default with ${env:%s:-DEFAULT}", m[1], m[1])
+}
+
+// distance is the edit distance between two words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			prev, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, prev+cost)
+		}
+	}
+	return row[len(b)]
+}

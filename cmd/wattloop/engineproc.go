@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// wardenFD is where the warden leaves its end of the socket pair.
+const wardenFD = 3
+
+// stopDeadline bounds the engine's own shutdown; the warden waits no longer.
+const stopDeadline = 5 * time.Second
+
+// engineCmd is the process that serve starts. It is not for people.
+func engineCmd() *cobra.Command {
+	c := defaultConfig()
+	c.engineOnly = true
+	var start int64
+	var speed int
+	cmd := &cobra.Command{
+		Use:    "engine",
+		Short:  "The unprivileged half of serve, started by it",
+		Hidden: true,
+		Example: `  wattloop serve
+  wattloop demo`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The warden orders the end; a Ctrl-C that reaches the whole group is its business.
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
+				return withCode(exitFound, err)
+			}
+			clk := wallClock()
+			if speed > 1 {
+				clk = clock{time.Unix(0, start), speed}
+			}
+			again := func() (*config, error) { return reread(cmd.Flags(), os.LookupEnv) }
+			return runEngine(context.Background(), c, again, clk, cmd.ErrOrStderr())
+		},
+	}
+	c.addFlags(cmd.Flags())
+	cmd.Flags().Int64Var(&start, "clock.start", 0, "start of a scaled clock, Unix nanoseconds")
+	cmd.Flags().IntVar(&speed, "clock.speed", 1, "how many times faster than the wall the clock runs")
+	return cmd
+}
+
+// runEngine loads the rules, connects to the warden, opens the doors, builds
+// everything, serves until the warden says stop or is gone, and closes in the
+// order that loses nothing. What fails first fails before anything is open.
+func runEngine(ctx context.Context, c *config, again func() (*config, error), clk clock, stderr io.Writer) error {
+	log := newLogger(c.LogLevel, os.Stderr)
+	set, msgs, err := c.loadRules()
+	if err != nil {
+		return withCode(exitFound, err)
+	}
+	var alive aliveness
+	link, err := actuate.Connect(os.NewFile(wardenFD, "warden"), alive.ok)
+	if err != nil {
+		return withCode(exitCannot, fmt.Errorf("engine: %w; it is started by wattloop serve", err))
+	}
+	defer link.Close()
+	doors, err := c.listen()
+	if err != nil {
+		return err
+	}
+	defer doors.close()
+	p, err := build(c, clk, log, set, link, link.Meters())
+	if err != nil {
+		return err
+	}
+	p.reread = again
+	alive.watch(p.eng.Alive)
+	warn(log, msgs)
+	p.tellInputs(set)
+	err = p.serve(ctx, link, doors, stderr)
+	return withCode(exitCannot, errors.Join(err, p.db.Close()))
+}
+
+// serve runs the parts until the warden orders the end.
+func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listeners, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started := p.clk.Now()
+	handler := p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload)
+	web := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
+	otlp := p.otlp.HTTP()
+	rpc := p.grpcServer()
+
+	g, ctx := errgroup.WithContext(ctx)
+	serveHTTP := func(s *http.Server, ls ...netListener) {
+		for _, l := range ls {
+			if l == nil {
+				continue
+			}
+			g.Go(func() error {
+				if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+					return err
+				}
+				return nil
+			})
+		}
+	}
+	serveHTTP(web, limit(doors.web), limit(doors.socket))
+	serveHTTP(otlp, limit(doors.http))
+	if doors.grpc != nil {
+		g.Go(func() error { return rpc.Serve(ingest.LimitListener(doors.grpc)) })
+	}
+	g.Go(func() error { return p.eng.Run(ctx) })
+	g.Go(func() error { return p.heal(ctx) })
+	if p.host != nil {
+		g.Go(func() error { return p.host.Run(ctx) })
+	}
+	g.Go(func() error { return p.orders(ctx, link, cancel) })
+	g.Go(func() error { // close the doors when anything ends
+		<-ctx.Done()
+		dctx, done := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+		defer done()
+		var ending sync.WaitGroup
+		ending.Go(func() { // what is in flight is answered, within the deadline
+			defer context.AfterFunc(dctx, rpc.Stop)()
+			rpc.GracefulStop()
+		})
+		err := errors.Join(web.Shutdown(dctx), otlp.Shutdown(dctx))
+		ending.Wait()
+		return err
+	})
+	doors.announce(stderr)
+	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability)
+	if err := link.Ready(); err != nil {
+		cancel()
+	}
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// orders waits for the warden's.
+func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.CancelFunc) error {
+	defer end()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-link.Stop():
+			p.log.Debug("the warden ordered the end")
+			return nil
+		case <-link.Gone():
+			return errors.New("engine: the warden is gone; without it no cap is held, so this process ends")
+		case <-link.Reload():
+			p.reload(false) // logged there
+		}
+	}
+}
+
+// tellInputs logs, for each input of the program, where it comes from and the
+// query that runs (S0-170, S0-171).
+func (p *parts) tellInputs(set *rules.Set) {
+	for _, in := range []struct{ name, scope string }{{"node_power", "components"}, {"node_power_host", "host"}} {
+		r := set.Reading(in.name)
+		if r == nil {
+			continue
+		}
+		window := "-"
+		for _, f := range r.Explain().Params {
+			if f.Name == "rate_window" {
+				window = f.Value
+			}
+		}
+		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset otel, scope %s, naming UnderscoreEscapingWithSuffixes, attributes labels, window %s, rate %s, query %s",
+			in.name, p.c.StoragePath, in.scope, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
+	}
+}
+
+// factsAt is what the process knows of itself.
+func (p *parts) factsAt(started time.Time) api.Facts {
+	st := p.db.Stats()
+	f := api.Facts{
+		Version: version, Node: p.c.Node, WardenPID: os.Getppid(), EnginePID: os.Getpid(), Started: started,
+		Durability: p.c.Durability, Series: st.Series,
+	}
+	f.Channels = p.channels()
+	p.lossMu.Lock()
+	f.Integrity = append([]api.Loss{}, p.losses...)
+	p.lossMu.Unlock()
+	if s := p.rulesError.Load(); s != nil {
+		f.RulesError = *s
+	}
+	return f
+}
+
+// aliveness answers the warden's heartbeat: true while starting, then whatever
+// the engine's loop says.
+type aliveness struct{ check atomic.Pointer[func() bool] }
+
+func (a *aliveness) ok() bool {
+	if f := a.check.Load(); f != nil {
+		return (*f)()
+	}
+	return true
+}
+
+func (a *aliveness) watch(f func() bool) { a.check.Store(&f) }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// How a change of a setting comes into force.
+const (
+	changeRestart = "R" // at the next start
+	changeLive    = "L" // at SIGHUP or POST /-/reload
+	changeWarden  = "W" // stands in the warden's own file, read at start
+)
+
+// setting is one key: where it may come from and what it means.
+type setting struct {
+	key    string
+	flag   string // "" = the key
+	env    []string
+	value  pflag.Value
+	change string
+	help   string
+}
+
+func (s setting) flagName() string {
+	if s.flag != "" {
+		return s.flag
+	}
+	return strings.ReplaceAll(s.key, "_", "-")
+}
+
+// variables are the environment variables that set it: WATTLOOP_KEY, and the
+// names that other documents have promised.
+func (s setting) variables() []string {
+	own := "WATTLOOP_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.key))
+	return append([]string{own}, s.env...)
+}
+
+// settings binds every key to c, with c's present values as defaults.
+func (c *config) settings() []setting {
+	return []setting{
+		{"node", "", nil, str(&c.Node), "R", "node name stamped on the built-in sources (k8s.node.name)"},
+		{"rules", "", nil, list(&c.Rules), "L", "drop-in folders or files, in order, over the presets"},
+		{"rate_window", "", []string{"PROMETHEUS_RATE_WINDOW"}, dur(&c.RateWindow), "L", "window of every rate() of the presets; 0 leaves each file's own"},
+		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
+		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set"},
+		{"storage.retention.time", "", nil, dur(&c.RetentionTime), "R", "how long samples are kept"},
+		{"storage.retention.size", "", nil, &c.RetentionSize, "R", "how much is kept; the size counts the WAL"},
+		{"storage.out_of_order", "", nil, dur(&c.OutOfOrder), "R", "how far behind a sample may be"},
+		{"storage.durability", "", nil, durability(&c.Durability), "R", "what an ack waits for: fsync, interval:DURATION, os"},
+		{"state.path", "", nil, str(&c.StatePath), "R", "journals; state.path/warden is root's"},
+		{"run.path", "", nil, str(&c.RunPath), "R", "the warden's intent record and lock, the sockets"},
+		{"sysfs", "", nil, str(&c.Sysfs), "R", "root of the sysfs tree"},
+		{"web.listen", "web.listen-address", nil, address(&c.WebListen), "R", "HTTP API, loopback only; port 0 picks one; empty turns it off"},
+		{"otlp.grpc.listen", "otlp.grpc.listen-address", nil, address(&c.GRPCListen), "R", "OTLP/gRPC, loopback only; port 0 picks one; empty turns it off"},
+		{"otlp.http.listen", "otlp.http.listen-address", nil, address(&c.HTTPListen), "R", "OTLP/HTTP, loopback only; port 0 picks one; empty turns it off"},
+		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600; run.path/wattloop.sock unless set"},
+		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
+		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
+		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
+		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
+		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
+		{"actuation.observe_first", "", nil, dur(&c.ObserveFirst), "W", "how long a device is watched before its first write"},
+		{"actuation.clamps", "", nil, &c.Clamps, "W", "by device: {min, max, floor}; floor is a share of the default limit"},
+		{"actuation.allow_raise", "", nil, boolean(&c.AllowRaise), "W", "a cap may lie above the value that was there before"},
+		{"actuation.reject_out_of_range", "", nil, boolean(&c.RejectOut), "W", "a value outside the limits is blocked instead of clamped"},
+		{"actuation.max_hold", "", nil, dur(&c.MaxHold), "W", "how long a protection cap is held before it goes to its safe cap"},
+		{"actuation.ttl_max", "", nil, dur(&c.TTLMax), "W", "longest lease that a control can have; 5s to 300s"},
+	}
+}
+
+// later are the keys of the configuration's design that this version does not
+// have; they are refused by name, not as typing errors.
+func later() []string {
+	return []string{"cluster", "organization", "clusters", "presets", "naming", "promote", "storage.remote", "storage.remote_write",
+		"channels", "relay", "scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
+		"flags", "reload", "strict", "legacy_json", "assume_running",
+		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
+}
+
+func isLater(key string) bool {
+	return slices.ContainsFunc(later(), func(l string) bool { return key == l || strings.HasPrefix(key, l+".") })
+}
+
+// addFlags registers a flag for each of the keys, for all of them without any,
+// and for the files that they are read from.
+func (c *config) addFlags(fl *pflag.FlagSet, keys ...string) {
+	wanted := func(s setting) bool { return len(keys) == 0 || slices.Contains(keys, s.key) }
+	set := slices.DeleteFunc(c.settings(), func(s setting) bool { return !wanted(s) })
+	fl.StringVar(&c.File, "config.file", c.File, "configuration; may be absent at its default place")
+	if slices.ContainsFunc(set, func(s setting) bool { return s.change == changeWarden }) {
+		fl.StringVar(&c.WardenFile, "warden.file", c.WardenFile, "the warden's own configuration, owned by root; may be absent at its default place")
+	}
+	for _, s := range set {
+		f := fl.VarPF(s.value, s.flagName(), "", s.help)
+		if s.value.Type() == "bool" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
