@@ -14,12 +14,16 @@ import (
 const (
 	intervalSpan    = time.Hour
 	intervalSamples = 20
+	// A lone gap beyond PromQL's lookback is a series that came back after an
+	// outage, and no way to export.
+	longestLoneGap = 5 * time.Minute
 )
 
 // Interval measures how often the series of a selector get a sample: of each
 // series the median gap between its newest 20 samples of the hour before ts
 // (Unix milliseconds), of those the largest. 0 means unknown: no series has two
-// samples. Errors are *QueryError.
+// samples, or the two are further apart than the lookback. Errors are
+// *QueryError.
 func (db *DB) Interval(ctx context.Context, selector string, ts int64) (time.Duration, error) {
 	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(selector)
 	if err != nil {
@@ -72,5 +76,8 @@ func medianGap(it chunkenc.Iterator) (int64, error) {
 		gaps[i] = newest[i+1] - newest[i]
 	}
 	slices.Sort(gaps)
+	if len(gaps) == 1 && gaps[0] > longestLoneGap.Milliseconds() {
+		return 0, it.Err()
+	}
 	return (gaps[(len(gaps)-1)/2] + gaps[len(gaps)/2]) / 2, it.Err()
 }

@@ -125,6 +125,8 @@ func TestInterval(t *testing.T) {
 	series("slow", 3500, 3530, 3560, 3590)
 	series("even", 3580, 3590, 3596) // gaps 10 and 6
 	series("one", 3600)
+	series("back", 2990, 3590) // came back after ten minutes
+	series("pair", 3300, 3600) // five minutes, the longest that counts
 	write(t, db, labels.FromStrings("__name__", "x", "k", "stale"), point{second(3000), 1}, point{second(3010), 1}, point{second(3500), math.Float64frombits(promvalue.StaleNaN)})
 
 	f := func(selector string, want time.Duration) {
@@ -136,6 +138,8 @@ func TestInterval(t *testing.T) {
 	}
 	f(`x{k="one"}`, 0)
 	f(`x{k="none"}`, 0)
+	f(`x{k="back"}`, 0)
+	f(`x{k="pair"}`, 5*time.Minute)
 	f(`x{k="fast"}`, time.Second)
 	f(`x{k="slow"}`, 30*time.Second)
 	f(`x{k="gap"}`, 5*time.Second)
