@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 
 # The NVML binding calls functions that its own header marks deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-GOFLAGS_BUILD := -trimpath -ldflags="-s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+GOFLAGS_BUILD := -ldflags="-s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 STATICCHECK   := go tool -modfile=tools.mod staticcheck
 TIMEOUT       ?= 15m
 
