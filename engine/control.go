@@ -40,6 +40,10 @@ type controlState struct {
 	wroteAt int64 // of the last write that this control caused
 	value   float64
 	kind    actuate.Kind // what the next intent asks for
+	// resumed is when an engaged state was taken up after a restart. Until an
+	// input is newer nothing is asked for, and the lease runs on, or out: what the
+	// process before this one may have seen proves nothing about now.
+	resumed int64
 
 	last     rules.KeyControl
 	why      string // why nothing new was decided, for the report
@@ -85,6 +89,11 @@ func (st *controlState) step(c *rules.Control, kc rules.KeyControl, ts int64) {
 		st.lapse(c)
 	}
 	st.last, st.at, st.why = kc, ts, kc.Why
+	if st.resumed != 0 && kc.Quality == rules.Fresh && kc.Newest <= st.resumed {
+		st.await(c, ts)
+		return
+	}
+	st.resumed = 0
 	switch {
 	case kc.Quality != rules.Fresh:
 		if kc.Err != "" {
@@ -103,6 +112,18 @@ func (st *controlState) step(c *rules.Control, kc rules.KeyControl, ts int64) {
 		st.release = since(st.release, kc.Release && !kc.Partial, ts)
 		st.decide(c, kc, ts)
 	}
+}
+
+// await is a step of a resumed state without an input of its own. When the
+// lease has run out meanwhile there is nothing left to take up, but a cap for
+// protection, which the warden holds.
+func (st *controlState) await(c *rules.Control, ts int64) {
+	if ts-st.resumed > c.TTL.Milliseconds() {
+		st.resumed = 0
+		st.lapse(c)
+		return
+	}
+	st.why = "taken up after a restart; waiting for a newer input"
 }
 
 func since(from int64, holds bool, ts int64) int64 {
@@ -136,7 +157,7 @@ func (st *controlState) end() {
 
 // setBack keeps the state's times from lying after ts.
 func (st *controlState) setBack(ts int64) {
-	for _, t := range []*int64{&st.engage, &st.release, &st.at, &st.wroteAt} {
+	for _, t := range []*int64{&st.engage, &st.release, &st.at, &st.wroteAt, &st.resumed} {
 		*t = min(*t, ts)
 	}
 }
@@ -220,7 +241,7 @@ func (st *controlState) stop(into Phase) {
 
 // intent is what the state asks of the governor.
 func (st *controlState) intent(c *rules.Control) (actuate.Intent, bool) {
-	if st.phase == Idle {
+	if st.phase == Idle || st.resumed != 0 {
 		return actuate.Intent{}, false
 	}
 	return actuate.Intent{

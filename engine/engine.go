@@ -73,6 +73,7 @@ type rule struct {
 	due     int64 // the next time its own timer fires, Unix milliseconds
 	at      int64 // of the last evaluation
 	took    time.Duration
+	rest    time.Time // wall time before which no arrival has it evaluated; Run's
 	err     error
 
 	readings []rules.KeyReading       // of the last evaluation
@@ -131,32 +132,29 @@ func (e *Engine) Report() *Report { return e.report.Load() }
 // Instants are distinct: one at or a little before the last is taken a
 // millisecond after it, and one far before it is a clock that was set back,
 // which the engine follows. The error joins what could not be evaluated or
-// stored; the report is complete all the same. When ctx is done nothing is
-// decided and the report is that of the step before.
+// stored; the report is complete all the same. When ctx ends before the
+// controls are evaluated nothing is decided, and the report is that of the step
+// before.
 func (e *Engine) Step(ctx context.Context, ts int64) (*Report, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.step(ctx, ts, e.takeGrown(), func() {})
 }
 
-// step is a Step; progress is called as it goes on.
+// step is a Step; progress is called as it goes on. Controls are evaluated and
+// acted upon first: they ask for what they use themselves, so that no reading
+// stands between a sample and the write that it causes.
 func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (*Report, error) {
 	ts = e.instant(ts)
 	e.steps++
 	e.eval.Begin()
-	due := e.due(g, ts)
-	var errs []error
-	for _, r := range due {
-		if err := e.evaluate(ctx, r, ts); err != nil {
-			errs = append(errs, err)
+	readings, controls := e.due(g, ts)
+	errs := e.evaluate(ctx, controls, ts, progress)
+	if ctx.Err() != nil {
+		for _, r := range append(readings, controls...) {
+			r.due = ts
 		}
-		if ctx.Err() != nil {
-			for _, r := range due {
-				r.due = ts
-			}
-			return e.Report(), context.Cause(ctx)
-		}
-		progress()
+		return e.Report(), context.Cause(ctx)
 	}
 	outcomes := e.opts.Governor.Step(ctx, ts, e.intents())
 	progress()
@@ -166,10 +164,12 @@ func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (
 	}
 	e.metrics.outcomes(outcomes)
 
+	errs = append(errs, e.evaluate(ctx, readings, ts, progress)...)
 	rep := e.newReport(ts, outcomes)
 	e.told.report(rep)
 	if err := e.series.write(ctx, ts, rep.facts()); err != nil {
-		errs = append(errs, fmt.Errorf("engine: store what was decided: %w", err))
+		err = fmt.Errorf("engine: store what was decided: %w", err)
+		rep.Unstored, errs = err.Error(), append(errs, err)
 	}
 	e.report.Store(rep)
 	return rep, errors.Join(errs...)
@@ -202,34 +202,47 @@ func (e *Engine) instant(ts int64) int64 {
 	return ts
 }
 
-// due lists the rules to evaluate, in their fixed order: readings, then
-// controls, each by name.
-func (e *Engine) due(g grown, ts int64) []*rule {
-	var out []*rule
+// due lists the rules to evaluate, each kind by name.
+func (e *Engine) due(g grown, ts int64) (readings, controls []*rule) {
 	base := e.index.Load().base
 	all := g.foreign(base, len(e.rules))
 	for i, r := range e.rules {
-		if all || ts >= r.due || g.rules[base+int32(i)] {
-			out = append(out, r)
+		switch {
+		case !all && ts < r.due && !g.rules[base+int32(i)]:
+		case r.control != nil:
+			controls = append(controls, r)
+		default:
+			readings = append(readings, r)
 		}
 	}
-	return out
+	return readings, controls
 }
 
-func (e *Engine) evaluate(ctx context.Context, r *rule, ts int64) error {
-	start := e.opts.Clock()
-	var err error
-	if r.reading != nil {
-		err = e.read(ctx, r, ts)
-	} else {
-		err = e.control(ctx, r, ts)
+// evaluate evaluates rules at ts. Those that ctx cuts off stay due.
+func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress func()) []error {
+	var errs []error
+	for i, r := range rs {
+		start := e.opts.Clock()
+		var err error
+		if r.reading != nil {
+			err = e.read(ctx, r, ts)
+		} else {
+			err = e.control(ctx, r, ts)
+		}
+		if ctx.Err() != nil {
+			for _, r := range rs[i:] {
+				r.due = ts
+			}
+			return append(errs, context.Cause(ctx))
+		}
+		r.due, r.at, r.err, r.took = ts+r.interval().Milliseconds(), ts, err, e.opts.Clock().Sub(start)
+		e.metrics.evaluated(r.name(), r.took)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		progress()
 	}
-	if ctx.Err() != nil {
-		return err
-	}
-	r.due, r.at, r.err, r.took = ts+r.interval().Milliseconds(), ts, err, e.opts.Clock().Sub(start)
-	e.metrics.evaluated(r.name(), r.took)
-	return err
+	return errs
 }
 
 func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {

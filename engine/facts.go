@@ -17,6 +17,8 @@ const (
 	seriesOutcome        = "wattloop_outcome"                 // 1 for the result and reason that stand
 )
 
+const nameLabel = "__name__"
+
 // fact is one sample of a step.
 type fact struct {
 	labels labels.Labels
@@ -78,7 +80,7 @@ func intentSeries(action string) string {
 func named(metric string, key labels.Labels, pairs ...string) labels.Labels {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	key.Range(func(l labels.Label) { b.Set(keyLabel(l.Name), l.Value) })
-	b.Set(labels.MetricName, metric)
+	b.Set(nameLabel, metric)
 	for i := 0; i < len(pairs); i += 2 {
 		b.Set(pairs[i], pairs[i+1])
 	}
@@ -89,7 +91,7 @@ func named(metric string, key labels.Labels, pairs ...string) labels.Labels {
 // their own labels' names becomes exported_NAME.
 func keyLabel(name string) string {
 	switch name {
-	case labels.MetricName, "reading", "control", "condition", "device", "action", "result", "reason":
+	case nameLabel, "reading", "control", "condition", "device", "action", "result", "reason":
 		return "exported_" + name
 	}
 	return name

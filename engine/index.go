@@ -41,7 +41,7 @@ func newIndex(gen uint64, base int32, set *rules.Set, rs []*rule) *index {
 
 func metricName(ms []*labels.Matcher) string {
 	for _, m := range ms {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+		if m.Name == nameLabel && m.Type == labels.MatchEqual {
 			return m.Value
 		}
 	}
@@ -50,7 +50,7 @@ func metricName(ms []*labels.Matcher) string {
 
 func (x *index) touched(ls labels.Labels) []int32 {
 	var out []int32
-	for _, es := range [2][]entry{x.byName[ls.Get(labels.MetricName)], x.rest} {
+	for _, es := range [2][]entry{x.byName[ls.Get(nameLabel)], x.rest} {
 		for _, e := range es {
 			if matches(e.matchers, ls) {
 				out = append(out, e.rule)
@@ -129,4 +129,20 @@ func (e *Engine) takeGrown() grown {
 	g := e.grown
 	e.grown = grown{}
 	return g
+}
+
+// growAgain puts rules back that were taken with g, for a later step.
+func (e *Engine) growAgain(rules []int32, g grown) {
+	e.grownMu.Lock()
+	defer e.grownMu.Unlock()
+	if e.grown.rules == nil {
+		e.grown.rules = map[int32]bool{}
+	}
+	for _, i := range rules {
+		e.grown.rules[i] = true
+	}
+	e.grown.newest = max(e.grown.newest, g.newest)
+	if e.grown.since.IsZero() || g.since.Before(e.grown.since) {
+		e.grown.since = g.since
+	}
 }

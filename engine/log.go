@@ -36,6 +36,16 @@ func (t *teller) report(rep *Report) {
 	t.last = t.now
 }
 
+// failures logs what a step could not do, a rule at a time.
+func (t *teller) failures(rep *Report) {
+	t.now = make(map[string]string, len(t.last))
+	for _, r := range rep.Rules {
+		t.say(r.Name, r.Err, "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
+	}
+	t.say("", rep.Unstored, "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
+	t.last = t.now
+}
+
 // control logs a change of phase. A control for protection that cannot see is
 // an alarm, engaged or not.
 func (t *teller) control(c ControlReport) {
@@ -71,14 +81,14 @@ func (t *teller) outcome(o actuate.Outcome) {
 		"result", o.Result, "reason", o.Reason, "message", o.Message)
 }
 
-// say logs msg when text is not what was said of the subject last. A subject
-// that is new counts as having been quiet.
+// say logs msg when text is not what was said of the subject last, unless there
+// is nothing to say. A subject that is new counts as having been quiet.
 func (t *teller) say(subject, text, quiet string, level slog.Level, msg string, args ...any) {
 	before, ok := t.last[subject]
 	if !ok {
 		before = quiet
 	}
-	if text != before {
+	if text != before && text != "" {
 		t.log.Log(context.Background(), level, msg, args...)
 	}
 	t.now[subject] = text

@@ -22,6 +22,9 @@ type Report struct {
 	// whose devices are still being given back.
 	Outcomes []actuate.Outcome
 
+	// Unstored says why not all of this went into the store as series; "" if it did.
+	Unstored string
+
 	keys map[string]labels.Labels // of the outcomes, by their canonical form
 }
 

@@ -56,7 +56,7 @@ func (e *Engine) recall(ctx context.Context, c *rules.Control, st *controlState,
 	}
 	if engaged == 1 && asked {
 		// Its last write may have been as late as what was stored last.
-		st.phase, st.kind, st.value, st.wroteAt = Engaged, actuate.Keep, value, stored
+		st.phase, st.kind, st.value, st.wroteAt, st.resumed = Engaged, actuate.Keep, value, stored, ts
 	}
 	if engages {
 		st.engage = stored - millis(engage)

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// idleShare bounds the part of a core that arrivals can take: after a step the
-// next one waits for this many times the step's own length.
+// idleShare bounds what arrivals can take of a core: a rule that was evaluated
+// rests for this many times as long before an arrival has it evaluated again.
+// The rest is each rule's own, so that a rule which much data feeds does not
+// stand between a sample and the one control that it is for.
 const idleShare = 4
 
-// longestPause keeps that wait well below hungAfter.
+// longestPause keeps every such wait well below hungAfter.
 const longestPause = time.Second
 
 // aheadTolerance is how far a sample's own clock may run ahead of ours and
@@ -24,43 +26,93 @@ const aheadTolerance = time.Second
 func (e *Engine) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := ""
+	failures := newTeller(e.opts.Log)
 	for {
+		arrival := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-e.wake:
+			arrival = true
 		case <-timer.C:
 		}
 		start := time.Now()
-		err := e.stepNow(ctx)
-		if ctx.Err() != nil {
+		if rep := e.stepNow(ctx, arrival); rep != nil {
+			failures.failures(rep)
+		}
+		// As long as the step took: half of a core at the most, whatever the rules.
+		if !sleep(ctx, min(time.Since(start), longestPause)) {
 			return nil
 		}
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		if text != said && text != "" {
-			e.opts.Log.Warn("step", "err", err)
-		}
-		said = text
-		if !sleep(ctx, min(idleShare*time.Since(start), longestPause)) {
-			return nil
-		}
-		timer.Reset(e.untilDue())
+		timer.Reset(min(e.untilDue(), e.untilRested()))
 	}
 }
 
 // stepNow takes what grew and the instant together, so that the step sees
-// every sample that it was told of.
-func (e *Engine) stepNow(ctx context.Context) error {
+// every sample that it was told of. An arrival for rules that rest is kept for
+// them, and without another rule there is no step: nil.
+func (e *Engine) stepNow(ctx context.Context, arrival bool) *Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.markAlive()
 	g := e.takeGrown()
-	_, err := e.step(ctx, e.now(g.newest), g, e.markAlive)
-	return err
+	late := e.resting(&g, time.Now())
+	if late > 0 && len(g.rules) == 0 && arrival {
+		return nil
+	}
+	ts := e.now(g.newest)
+	rep, _ := e.step(ctx, ts, g, e.markAlive) // the report has the errors, each with its rule
+	if ctx.Err() != nil {
+		return nil
+	}
+	now := time.Now()
+	for _, r := range e.rules {
+		if r.at == e.lastTS {
+			took := r.took / time.Duration(max(e.opts.Speed, 1))
+			r.rest = now.Add(min(idleShare*took, longestPause))
+		}
+	}
+	return rep
+}
+
+// resting takes the rules that rest at now out of g, puts them back for later,
+// and says how many there are.
+func (e *Engine) resting(g *grown, now time.Time) int {
+	base := e.index.Load().base
+	if g.foreign(base, len(e.rules)) {
+		return 0
+	}
+	var late []int32
+	for i := range g.rules {
+		if now.Before(e.rules[i-base].rest) {
+			late = append(late, i)
+			delete(g.rules, i)
+		}
+	}
+	if len(late) > 0 {
+		e.growAgain(late, *g)
+	}
+	if len(g.rules) == 0 {
+		g.since = time.Time{} // what this step writes, no arrival caused
+	}
+	return len(late)
+}
+
+// untilRested is how long the wall takes until a rule has rested whose series
+// grew meanwhile.
+func (e *Engine) untilRested() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.grownMu.Lock()
+	defer e.grownMu.Unlock()
+	base := e.index.Load().base
+	wait := longestWait
+	for i := range e.grown.rules {
+		if n := int(i - base); n >= 0 && n < len(e.rules) {
+			wait = min(wait, time.Until(e.rules[n].rest))
+		}
+	}
+	return max(wait, 0)
 }
 
 // now is the instant of the next live step: the clock's, or that of a sample

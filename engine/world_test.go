@@ -28,9 +28,6 @@ import (
 // base is the instant that the tests count from, in Unix seconds.
 const base = 1_760_000_000
 
-// key is the one node of most tests.
-const key = `{k8s_node_name="a"}`
-
 // enforce lets the shipped control write.
 const enforce = `
 version: 1
@@ -69,9 +66,10 @@ type world struct {
 	reg  *prometheus.Registry
 	log  bytes.Buffer
 
-	mu   sync.Mutex
-	fail error // what every query answers, if set
-	now  time.Time
+	mu      sync.Mutex
+	fail    error // what every query answers, if set
+	queries int
+	now     time.Time
 }
 
 // tap is the packages, and counts what is sent to them.
@@ -124,10 +122,19 @@ func bareWorld(t testing.TB) *world {
 	return &world{t: t, db: db, link: &tap{Dry: actuate.NewDry(ds, nil)}}
 }
 
+func newGovernor(w *world) *actuate.Governor { return &actuate.Governor{Link: w.link} }
+
+// failWith has every query answer err from now on.
+func (w *world) failWith(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = err
+}
+
 // restart is a new process over the same store and the same devices.
 func (w *world) restart(dropIns ...string) {
 	w.t.Helper()
-	w.gov = &actuate.Governor{Link: w.link}
+	w.gov = newGovernor(w)
 	w.reg = prometheus.NewRegistry()
 	w.eng = engine.New(engine.Options{
 		Rules: loadRules(w.t, dropIns...), Query: w.query, Interval: w.db.Interval, Store: w.db, Governor: w.gov,
@@ -158,15 +165,20 @@ func loadRules(t testing.TB, dropIns ...string) *rules.Set {
 	return set
 }
 
+// clock is the time of the last step, or the bubble's before the first.
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.now.IsZero() {
+		return time.Now()
+	}
 	return w.now
 }
 
 func (w *world) query(ctx context.Context, expr string, ts int64) ([]rules.Sample, error) {
 	w.mu.Lock()
 	fail := w.fail
+	w.queries++
 	w.mu.Unlock()
 	if fail != nil {
 		return nil, fail
@@ -202,6 +214,7 @@ func (w *world) add(series string, seconds, v float64) {
 	ls := metric(w.t, series)
 	app := w.db.Appender(context.Background())
 	if _, err := app.Append(0, ls, at(seconds), v); err != nil {
+		_ = app.Rollback() // the store waits for it before it closes
 		w.t.Fatalf("append %s at %g: %v", series, seconds, err)
 	}
 	if err := app.Commit(); err != nil {
@@ -306,4 +319,34 @@ func (w *world) samples(expr string, seconds float64) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// metric is the one value of a metric, labels as pairs; 0 if it is not there.
+func (w *world) metric(name string, pairs ...string) float64 {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			skip := false
+			for i := 0; i < len(pairs); i += 2 {
+				skip = skip || has[pairs[i]] != pairs[i+1]
+			}
+			if skip {
+				continue
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
 }

@@ -1,0 +1,155 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// There is a report before the first step: the rules and the devices.
+func TestReportBeforeTheFirstStep(t *testing.T) {
+	rep := newWorld(t).eng.Report()
+	var names []string
+	for _, r := range rep.Rules {
+		names = append(names, r.Kind+" "+r.Name)
+	}
+	want := []string{"reading cpu_packages", "reading cpu_power", "reading node_power", "reading node_power_host", "control node_power_budget"}
+	if rep.TS != 0 || rep.Steps != 0 || !slices.Equal(names, want) || len(rep.Devices) != 2 {
+		t.Errorf("%d steps, %v, %d devices; want none, %v, 2", rep.Steps, names, len(rep.Devices), want)
+	}
+}
+
+// A report never changes, whatever later steps do.
+func TestReportIsImmutable(t *testing.T) {
+	w := newWorld(t, enforce, breaker)
+	var reps []*engine.Report
+	var prints []string
+	note := func() {
+		rep := w.eng.Report()
+		reps, prints = append(reps, rep), append(prints, printReport(rep))
+	}
+	for _, power := range []float64{100, 200, 200, 200, 200, 200, 200, 50, 50, 50, 50} {
+		s := 5 * float64(len(reps))
+		w.load(s, s, power, 200)
+		note()
+	}
+	w.steps(60, 120)
+	if err := w.eng.Reload(loadRules(t), true); err != nil {
+		t.Fatal(err)
+	}
+	w.load(125, 150, 50, 50)
+	for i, rep := range reps {
+		if got := printReport(rep); got != prints[i] {
+			t.Errorf("report %d was\n%s\nand is\n%s", i, prints[i], got)
+		}
+	}
+}
+
+func printReport(rep *engine.Report) string {
+	b, err := json.Marshal(rep)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s %v", b, rep.Readings)
+}
+
+// What a rule's evaluation fails with stands with the rule, and what it had
+// read before is gone: an old value is no answer (X4).
+func TestReportAfterAFailure(t *testing.T) {
+	w := newWorld(t)
+	w.fail = errors.New("the disk is on fire")
+	rep, err := w.eng.Step(context.Background(), at(0))
+	if !errors.Is(err, w.fail) {
+		t.Errorf("Step: %v; want the failure", err)
+	}
+	for _, r := range rep.Rules {
+		if !strings.Contains(r.Err, "the disk is on fire") || !strings.Contains(r.Err, r.Name) {
+			t.Errorf("%s: err %q", r.Name, r.Err)
+		}
+	}
+	if len(rep.Readings) != 0 || len(rep.Controls) != 0 {
+		t.Errorf("%d readings, %d controls; want none", len(rep.Readings), len(rep.Controls))
+	}
+	w.fail = nil
+	w.load(5, 5, 100, 100)
+	for _, r := range w.eng.Report().Rules {
+		if r.Err != "" {
+			t.Errorf("%s: err %q after all is well", r.Name, r.Err)
+		}
+	}
+}
+
+// A report says how long the conditions have held, and -1 while they do not.
+func TestReportHeld(t *testing.T) {
+	w := newWorld(t)
+	w.load(0, 0, 100, 100)
+	w.load(5, 15, 200, 160)
+	c := control(t, w.eng.Report(), "node_power_budget")
+	if c.Engage != 10*time.Second || c.Release != -1 {
+		t.Errorf("engage held for %s, release for %s; want 10s, -1ns", c.Engage, c.Release)
+	}
+}
+
+// C10 through the door: edge-a has a NaN, so no value and no cap; edge-b has
+// 250.5 W, and a rule that acts on what is at or under a budget does so for it
+// alone.
+func TestC10(t *testing.T) {
+	body, err := os.ReadFile("../testdata/cases/C10-otlp-json-nan-infinity/req1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, strings.Join([]string{"version: 1\ncontrols:",
+		condition("over", "> 200", "< 100"), condition("under", "<= 400", "> 500")}, ""))
+	if _, err := w.receiver().ExportJSON(context.Background(), body); err != nil {
+		t.Fatal(err)
+	}
+	rep := w.step(60)
+	for _, r := range rep.Readings {
+		node := r.Key.Get("k8s_node_name")
+		if r.Name != "node_power" {
+			continue
+		}
+		switch {
+		case node == "edge-a" && (r.Valid || !strings.Contains(r.Err, "NaN")):
+			t.Errorf("edge-a is %+v; want no value, and NaN named", r)
+		case node == "edge-b" && (!r.Valid || r.Value != 250.5 || r.Quality != rules.Fresh):
+			t.Errorf("edge-b is %+v; want 250.5 W, fresh", r)
+		}
+	}
+	got := map[string]engine.Phase{}
+	for _, c := range rep.Controls {
+		got[c.Name+" "+c.Key.Get("k8s_node_name")] = c.Phase
+	}
+	for subject, want := range map[string]engine.Phase{
+		"over edge-a": engine.Idle, "under edge-a": engine.Idle, "over edge-b": engine.Engaged, "under edge-b": engine.Engaged,
+	} {
+		if got[subject] != want {
+			t.Errorf("%s is %q; want %s", subject, got[subject], want)
+		}
+	}
+}
+
+// condition is a control in mode observe that engages and releases as given.
+func condition(name, engage, release string) string {
+	return fmt.Sprintf(`
+  %s:
+    key: [k8s_node_name]
+    engage: {when: node_power %s, for: 0s}
+    release: {when: node_power %s, for: 0s}
+    action: rapl.set_power_cap_watts
+    target: {hw_type: cpu}
+    value: 100
+    limits: {min: 60, max: 250}
+    ttl: 30s
+    purpose: efficiency
+`, name, engage, release)
+}

@@ -1,0 +1,245 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/rules"
+)
+
+// live runs an engine on the bubble's clock until the test is done with it.
+type live struct {
+	*world
+	ended chan error
+	stop  context.CancelFunc
+}
+
+func runLive(t *testing.T, dropIns ...string) *live {
+	w := bareWorld(t)
+	l := &live{world: w, ended: make(chan error, 1)}
+	w.restart(dropIns...)
+	l.start()
+	return l
+}
+
+func (l *live) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.stop = cancel
+	l.t.Cleanup(cancel)
+	go func() { l.ended <- l.eng.Run(ctx) }()
+	synctest.Wait()
+}
+
+// grow stores a sample of the bubble's present, or a little beside it.
+func (l *live) grow(ahead time.Duration, v float64) {
+	l.t.Helper()
+	l.add(power("cpu0"), float64(time.Now().Add(ahead).UnixMilli())/1000-base, v)
+	synctest.Wait()
+}
+
+func (l *live) reading(name string) engine.ReadingReport {
+	for _, r := range l.eng.Report().Readings {
+		if r.Name == name {
+			return r
+		}
+	}
+	return engine.ReadingReport{}
+}
+
+// Run evaluates as soon as a sample has come, and by the rules' timers when
+// none comes.
+func TestRunWakesOnArrivalsAndTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t)
+		time.Sleep(1300 * time.Millisecond)
+		l.grow(0, 100)
+		if r := l.reading("node_power"); r.TS != time.Now().UnixMilli() || r.Value != 100 {
+			t.Errorf("node_power is %g, read at %d; want 100, at %d", r.Value, r.TS, time.Now().UnixMilli())
+		}
+		seen := map[int64]bool{}
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			seen[l.reading("node_power").TS] = true
+		}
+		if len(seen) != 3 { // the arrival's, and two of a timer of 5 s
+			t.Errorf("%d evaluations in 10 s without a sample; want 3", len(seen))
+		}
+		l.stop()
+		if err := <-l.ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A sample from a clock a little ahead is seen by the step that it causes; one
+// from far ahead waits for its time.
+func TestRunSeesASampleFromALittleAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t)
+		time.Sleep(1300 * time.Millisecond)
+		l.grow(700*time.Millisecond, 100)
+		if r := l.reading("node_power"); r.Value != 100 || r.TS != time.Now().Add(700*time.Millisecond).UnixMilli() {
+			t.Errorf("node_power is %g, read at %d; want 100 at the sample's time", r.Value, r.TS)
+		}
+		time.Sleep(1300 * time.Millisecond)
+		l.grow(10*time.Second, 200)
+		if r := l.reading("node_power"); r.Value != 100 {
+			t.Errorf("node_power is %g; want 100", r.Value)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if r := l.reading("node_power"); r.Value != 200 {
+			t.Errorf("node_power is %g 15 s later; want 200", r.Value)
+		}
+	})
+}
+
+// A reload is at work at once.
+func TestRunTakesAReloadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t)
+		l.grow(0, 100)
+		time.Sleep(1300 * time.Millisecond)
+		if err := l.eng.Reload(loadRules(t, "version: 1\nreadings: {twice: {key: [k8s_node_name], expr: node_power * 2}}\n"), false); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if r := l.reading("twice"); r.Value != 200 {
+			t.Errorf("twice is %g; want 200", r.Value)
+		}
+	})
+}
+
+// What a step cannot do is logged when it changes, and the engine goes on.
+func TestRunGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t)
+		l.failWith(errors.New("the disk is on fire"))
+		time.Sleep(time.Minute)
+		l.failWith(nil)
+		l.grow(0, 100)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if r := l.reading("node_power"); r.Value != 100 {
+			t.Errorf("node_power is %g; want 100", r.Value)
+		}
+		l.stop()
+		<-l.ended
+		if n := strings.Count(l.log.String(), `level=WARN msg="rule not evaluated" rule=node_power `); n != 1 {
+			t.Errorf("the error was logged %d times:\n%s", n, &l.log)
+		}
+	})
+}
+
+// Alive is false while a query hangs, and true again after it.
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bareWorld(t)
+		hang, hung := make(chan struct{}), false
+		l := &live{world: w, ended: make(chan error, 1)}
+		l.eng = engine.New(engine.Options{
+			Rules: loadRules(t), Governor: newGovernor(w), Clock: time.Now,
+			Query: func(context.Context, string, int64) ([]rules.Sample, error) {
+				if !hung {
+					hung = true
+					<-hang
+				}
+				return nil, nil
+			},
+		})
+		if !l.eng.Alive() {
+			t.Error("not alive before Run")
+		}
+		l.start()
+		time.Sleep(4 * time.Second)
+		if !l.eng.Alive() {
+			t.Error("not alive after 4 s")
+		}
+		time.Sleep(2 * time.Second)
+		if l.eng.Alive() {
+			t.Error("alive, although nothing has moved for 6 s")
+		}
+		close(hang)
+		synctest.Wait()
+		if !l.eng.Alive() {
+			t.Error("not alive again")
+		}
+		l.stop()
+		<-l.ended
+	})
+}
+
+// A clock that runs faster than the wall has the timers come as much sooner.
+func TestRunOnAScaledClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bareWorld(t)
+		start := time.Now()
+		l := &live{world: w, ended: make(chan error, 1)}
+		l.eng = engine.New(engine.Options{
+			Rules: loadRules(t), Query: w.query, Store: w.db, Governor: newGovernor(w), Speed: 10,
+			Clock: func() time.Time { return start.Add(10 * time.Since(start)) },
+		})
+		l.start()
+		l.add(power("cpu0"), float64(start.UnixMilli())/1000-base, 100)
+		time.Sleep(5*time.Second + 50*time.Millisecond)
+		synctest.Wait()
+		if got, want := l.reading("node_power").TS, start.Add(50*time.Second).UnixMilli(); got < want-1000 || got > want+1000 {
+			t.Errorf("read last at %d; want about %d", got, want)
+		}
+		l.stop()
+		<-l.ended
+	})
+}
+
+// A rule that takes long rests between two arrivals, and meanwhile does not
+// stand in the way of another. What came while it rested is evaluated after.
+func TestRunRestsARuleThatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bareWorld(t)
+		l := &live{world: w, ended: make(chan error, 1)}
+		l.eng = engine.New(engine.Options{
+			Rules: loadRules(t, `
+version: 1
+interval: 1m
+readings:
+  fast: {key: [k8s_node_name], expr: max by (k8s_node_name) (fast_watts)}
+  slow: {key: [k8s_node_name], expr: max by (k8s_node_name) (slow_watts)}
+`),
+			Query: func(ctx context.Context, expr string, ts int64) ([]rules.Sample, error) {
+				if strings.Contains(expr, "slow_watts") {
+					time.Sleep(100 * time.Millisecond)
+				}
+				return w.query(ctx, expr, ts)
+			},
+			Governor: newGovernor(w), Clock: time.Now,
+		})
+		l.start()
+		defer func() { l.stop(); <-l.ended }()
+		add := func(name string, v float64) {
+			l.add(name+`{k8s_node_name="a"}`, float64(time.Now().UnixMilli())/1000-base, v)
+			synctest.Wait()
+		}
+		time.Sleep(3 * time.Second)
+		add("slow_watts", 1)
+		time.Sleep(250 * time.Millisecond) // evaluated, and at rest
+		add("slow_watts", 2)
+		add("fast_watts", 3)
+		if r := l.reading("fast"); r.Value != 3 || r.TS != time.Now().UnixMilli() {
+			t.Errorf("fast is %g, read %d ms ago; want 3, now", r.Value, time.Now().UnixMilli()-r.TS)
+		}
+		if r := l.reading("slow"); r.Value != 1 {
+			t.Errorf("slow is %g; want 1, while it rests", r.Value)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if r := l.reading("slow"); r.Value != 2 {
+			t.Errorf("slow is %g; want 2, after its rest", r.Value)
+		}
+	})
+}
