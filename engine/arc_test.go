@@ -185,3 +185,47 @@ func TestKeyDisappears(t *testing.T) {
 		t.Errorf("b is %s", c.Phase)
 	}
 }
+
+// A value expression without an answer engages nothing, and keeps what stands.
+func TestNoValueForTheKey(t *testing.T) {
+	w := newWorld(t, enforce, "version: 1\ncontrols: {node_power_budget: {value: node_power - cpu_power > 100}}\n")
+	w.load(0, 30, 230, 50)
+	w.want("node_power_budget", "idle: 250 250")
+	if why := control(t, w.eng.Report(), "node_power_budget").Why; !strings.Contains(why, "gives no number") {
+		t.Errorf("why = %q", why)
+	}
+	w.load(35, 50, 150, 120)
+	w.want("node_power_budget", "engaged 120: 130 130")
+	w.load(55, 100, 230, 50)
+	w.want("node_power_budget", "engaged 120: 130 130")
+}
+
+// A warden that does not answer is an error on the control, and the rules go on.
+func TestWardenDoesNotAnswer(t *testing.T) {
+	w := newWorld(t, enforce)
+	w.link.mute = true
+	w.load(0, 20, 200, 160)
+	w.want("node_power_budget", "engaged 120: 250 250")
+	c := control(t, w.eng.Report(), "node_power_budget")
+	if c.Result != "error" || c.Outcomes[0].Reason != "no_answer" {
+		t.Errorf("%s, %+v; want error, no_answer", c.Result, c.Outcomes)
+	}
+	if !strings.Contains(w.log.String(), "level=ERROR msg=outcome") {
+		t.Errorf("not in the log:\n%s", &w.log)
+	}
+	w.link.mute = false
+	w.load(25, 25, 200, 160)
+	w.want("node_power_budget", "engaged 120: 190 190")
+}
+
+// A window that is shorter than two export intervals is widened, and said so.
+func TestWidenedWindowIsSaid(t *testing.T) {
+	w := newWorld(t, enforce)
+	for s := 0.; s <= 100; s += 20 {
+		w.add(`hw_energy_joules_total{hw_type="cpu",hw_id="cpu0",k8s_node_name="a"}`, s, 100*s)
+		w.step(s)
+	}
+	if n := strings.Count(w.log.String(), `msg="window widened to two export intervals" rule=node_power `); n == 0 {
+		t.Errorf("not in the log:\n%s", &w.log)
+	}
+}

@@ -98,7 +98,7 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		}
 		return out.String()
 	}
-	for seed := range uint64(15) {
+	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var sorted, shuffled [][]sample
 		for range 8 {

@@ -200,9 +200,6 @@ func (st *controlState) decide(c *rules.Control, kc rules.KeyControl, ts int64) 
 // writes nothing, unless it is safe_when_blind.
 func (st *controlState) doubt(c *rules.Control) {
 	st.engage, st.release = 0, 0
-	if st.why == "" {
-		st.why = "input is " + string(st.last.Quality)
-	}
 	protects := c.Purpose == actuate.PurposeProtect
 	switch {
 	case st.phase == Idle && protects && c.SafeWhenBlind:

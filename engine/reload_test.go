@@ -71,26 +71,27 @@ var edits = map[string]string{
 func TestReloadEdited(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, enforce)
-			w.load(0, 60, 200, 160)
+			quick := "version: 1\ncontrols: {node_power_budget: {slew: {down: 130, up: 70}}}\n"
+			w := newWorld(t, enforce, quick)
+			w.load(0, 15, 200, 160)
 			w.want("node_power_budget", "engaged 120: 120 120")
-			if err := w.eng.Reload(loadRules(t, enforce, "version: 1\n"+edit), false); err != nil {
+			if err := w.eng.Reload(loadRules(t, enforce, quick, "version: 1\n"+edit), false); err != nil {
 				t.Fatal(err)
 			}
-			w.load(65, 65, 50, 160)
+			w.load(20, 20, 50, 160)
 			rep := w.eng.Report()
 			for _, c := range rep.Controls {
 				if c.Phase != engine.Idle || c.Engage >= 0 {
 					t.Errorf("%s is %s, engage held for %s; want idle", c.Name, c.Phase, c.Engage)
 				}
 			}
-			if got := rep.Devices[0].Current; got != 135 {
-				t.Errorf("cpu0 holds %g after one step; want 135", got)
+			if got := rep.Devices[0].Current; got != 190 {
+				t.Errorf("cpu0 holds %g after one step; want 190", got)
 			}
-			if got := w.samples(`wattloop_outcome{control="node_power_budget",device="cpu0"}`, 65); !strings.Contains(got, `k8s_node_name="a", reason="ramping", result="applied"`) {
+			if got := w.samples(`wattloop_outcome{control="node_power_budget",device="cpu0"}`, 20); !strings.Contains(got, `k8s_node_name="a", reason="ramping", result="applied"`) {
 				t.Errorf("the series of the outcome is %q; want the ramp of the old control", got)
 			}
-			w.load(70, 160, 50, 160)
+			w.load(25, 35, 50, 160)
 			if d := w.eng.Report().Devices[0]; d.Current != 250 || d.Owner != "" {
 				t.Errorf("cpu0 holds %g of %q; want 250, nobody's", d.Current, d.Owner)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,4 +243,37 @@ readings:
 			t.Errorf("slow is %g; want 2, after its rest", r.Value)
 		}
 	})
+}
+
+// Everything may be called at any time from any goroutine.
+func TestConcurrentUse(t *testing.T) {
+	w := newWorld(t, enforce)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.eng.Run(ctx) }()
+	var wg sync.WaitGroup
+	cpu := metric(t, power("cpu0"))
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 20 {
+				w.eng.Grew(w.eng.Touched(cpu), at(float64(n)))
+				_, _, _ = w.eng.Report(), w.eng.NextDue(), w.eng.Alive()
+				if i == 0 {
+					if err := w.eng.Reload(loadRules(t, enforce), false); err != nil {
+						t.Error(err)
+					}
+				}
+				if i == 1 {
+					if _, err := w.eng.Step(context.Background(), time.Now().UnixMilli()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
