@@ -152,10 +152,12 @@ func kindOf(data []byte) fileKind {
 	return kind
 }
 
-// isConfigKey is true for a key of wattloop.yaml or the first part of one.
+// isConfigKey is true for a key of wattloop.yaml, and for one that begins as
+// one does: the reader of that file says what is wrong with it.
 func isConfigKey(key string) bool {
+	first, _, _ := strings.Cut(key, ".")
 	return isLater(key) || slices.ContainsFunc(defaultConfig().settings(), func(s setting) bool {
-		return key == s.key || strings.HasPrefix(s.key, key+".")
+		return first == s.key || strings.HasPrefix(s.key, first+".")
 	})
 }
 

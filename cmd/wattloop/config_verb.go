@@ -88,10 +88,10 @@ var changes = map[string]string{changeRestart: "needs a restart", changeLive: "r
 // version as a comment.
 func configTemplate(warden bool) string {
 	var b strings.Builder
-	b.WriteString("# wattloop.yaml: every key with its default. Uncomment what you change.\n")
+	b.WriteString("# Every key of wattloop.yaml with its default. Uncomment what you change.\n")
 	if warden {
 		b.Reset()
-		b.WriteString("# warden.yaml: what only the owner of the machine decides. It belongs to root.\n")
+		b.WriteString("# Every key of warden.yaml, what only the owner of the machine decides. It belongs to root.\n")
 	}
 	b.WriteString("# A flag of the same name wins over a variable (WATTLOOP_KEY), which wins over this file.\n")
 	for _, s := range defaultConfig().settings() {

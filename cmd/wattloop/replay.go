@@ -237,11 +237,11 @@ func (r *replay) step(ctx context.Context, ts int64) error {
 
 func (r *replay) summary(w io.Writer, instants int, took time.Duration) {
 	span := time.Duration(r.now-r.first) * time.Millisecond
-	fmt.Fprintf(w, "%d instants over %s", instants, span)
-	if took > 0 {
+	fmt.Fprintf(w, "%s over %s", plural(instants, "instant"), span)
+	if took > 0 && span > 0 {
 		fmt.Fprintf(w, ", %.0f times real time", span.Seconds()/took.Seconds())
 	}
-	fmt.Fprintf(w, ", %d points refused\n", r.rejected)
+	fmt.Fprintf(w, ", %s refused\n", plural(int(r.rejected), "point"))
 	for _, why := range sortedKeys(r.reasons) {
 		fmt.Fprintf(w, "  %d %s\n", r.reasons[why], why)
 	}
