@@ -86,6 +86,7 @@ type Control struct {
 	Quality string            `json:"quality"`
 	Partial bool              `json:"partial"`
 	Result  string            `json:"result"`
+	Error   string            `json:"error,omitempty"` // why its expressions give no answer
 	Why     string            `json:"why,omitempty"`
 	Devices []Outcome         `json:"devices"`
 }
@@ -132,6 +133,9 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	if s.Integrity == nil {
 		s.Integrity = []Loss{}
 	}
+	if s.Channels == nil {
+		s.Channels = []Channel{}
+	}
 	if rep.TS != 0 {
 		t := time.UnixMilli(rep.TS).UTC()
 		s.Step = &t
@@ -158,7 +162,7 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 
 func newControl(c engine.ControlReport) Control {
 	w := Control{Name: c.Name, Key: c.Key.Map(), Mode: c.Mode, Purpose: c.Purpose, Action: c.Action, Phase: string(c.Phase),
-		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Why: c.Why, Devices: []Outcome{}}
+		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Error: c.Err, Why: c.Why, Devices: []Outcome{}}
 	if c.Phase == engine.Engaged || c.Phase == engine.Holding {
 		w.Value = number(c.Value)
 	}

@@ -80,7 +80,7 @@ func printStatus(w io.Writer, s *status) error {
 	}
 	fmt.Fprintln(tw, "\nCONTROL\tKEY\tMODE\tPHASE\tASKS\tRESULT\tWHY")
 	for _, c := range s.Controls {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, keyText(c.Key), c.Mode, c.Phase, valueText(c.Value, ""), orDash(c.Result), orDash(c.Why))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, keyText(c.Key), c.Mode, c.Phase, valueText(c.Value, ""), orDash(c.Result), orDash(controlWhy(c)))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -98,6 +98,14 @@ func printStatus(w io.Writer, s *status) error {
 		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%s\n", c.Name, c.Accepted, c.Folded, c.Rejected, lag)
 	}
 	return tw.Flush()
+}
+
+// controlWhy is why a control does what it does, or why it cannot tell.
+func controlWhy(c api.Control) string {
+	if c.Error != "" {
+		return "error: " + c.Error
+	}
+	return c.Why
 }
 
 func printDevices(w io.Writer, ds []api.Device) error {
