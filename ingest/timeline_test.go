@@ -131,7 +131,7 @@ func TestTimelineRefuses(t *testing.T) {
 	var line ingest.Timeline
 	for name, q := range map[string]ingest.Request{
 		"protobuf": {Body: []byte{0x0a, 0xff}},
-		"nesting":  {Body: deepRequest(100_000)},
+		"nesting":  {Body: deepRequest(1000)},
 		"json":     {Body: []byte(`{"resourceMetrics": [`), JSON: true},
 	} {
 		if err := line.Add("rec", q); err == nil {
@@ -151,9 +151,6 @@ func deepRequest(depth int) []byte {
 	var value []byte
 	for range depth {
 		value = field(5, field(1, value)) // AnyValue.array_value.values
-		if len(value) > 1<<20 {
-			break
-		}
 	}
 	return field(1, field(1, field(1, field(2, value)))) // resource_metrics.resource.attributes.value
 }

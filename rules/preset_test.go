@@ -22,7 +22,7 @@ const recordedFrom = 1_760_000_000_000 // Unix milliseconds
 func (r recorded) series(name string, rises bool, watts float64, pairs ...string) {
 	r.t.Helper()
 	app := r.db.Appender(context.Background())
-	metric := labels.FromStrings(append([]string{labels.MetricName, name}, pairs...)...)
+	metric := labels.FromStrings(append([]string{"__name__", name}, pairs...)...)
 	for s := int64(0); s <= 600; s += 5 {
 		v := watts
 		if rises {
