@@ -149,6 +149,7 @@ func TestWhatBlocks(t *testing.T) {
 		{"originals not saved", "blocked/originals_not_saved", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonNotSaved }},
 		{"stopping", "blocked/shutting_down", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonShuttingDown }},
 		{"no room", "blocked/out_of_range", func(d *actuate.DeviceState) { d.Low, d.High = 1, 0 }},
+		{"not to be clamped", "blocked/out_of_range", func(d *actuate.DeviceState) { d.Low, d.High, d.Rejects = 100, 150, true }},
 		{"unreadable", "error/read_failed", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonReadFailed }},
 		{"journal lost", "error/journal_corrupt", func(d *actuate.DeviceState) { d.Reason = actuate.ReasonJournal }},
 		{"unplugged", "error/gone", func(d *actuate.DeviceState) { d.State = actuate.StateGone }},

@@ -152,9 +152,11 @@ func (in *Intent) fault() verdict {
 // written, none is (but what is held stays held). A device that is gone does
 // not count.
 func (gr *group) together(allowPartial bool) {
-	if v := gr.tooLow(); v.given() {
-		gr.stop(v)
-		return
+	for _, v := range []verdict{gr.tooLow(), gr.outside()} {
+		if v.given() {
+			gr.stop(v)
+			return
+		}
 	}
 	i := slices.IndexFunc(gr.bids, func(b *bid) bool { return b.verdict.given() && !b.knob.gone })
 	if i < 0 || allowPartial {
@@ -183,6 +185,22 @@ func (gr *group) tooLow() verdict {
 	}
 	return verdict{Blocked, ReasonOutOfRange,
 		fmt.Sprintf("%s is below a minimum: %s", decimal(gr.intent.Value), strings.Join(ranges, ", "))}
+}
+
+// outside refuses a value beyond the limits of a device whose owner wants it
+// blocked and not clamped.
+func (gr *group) outside() verdict {
+	if gr.intent.Kind != Set {
+		return verdict{}
+	}
+	for _, b := range gr.bids {
+		d := b.knob.state
+		if v := gr.intent.Value; d.Rejects && (v < d.Low || v > d.High) {
+			return verdict{Blocked, ReasonOutOfRange,
+				fmt.Sprintf("%s is outside of %s to %s %s, which %s takes", decimal(v), decimal(d.Low), decimal(d.High), d.Unit, d.Name)}
+		}
+	}
+	return verdict{}
 }
 
 // outcomes lists what became of each bid.

@@ -73,6 +73,9 @@ type DeviceState struct {
 	Enabled     bool    `json:"enabled"`  // actuation.enabled
 	Low         float64 `json:"low"`
 	High        float64 `json:"high"`
+	// Rejects says that a value outside of them is blocked instead of clamped
+	// (actuation.reject_out_of_range).
+	Rejects bool `json:"rejects_out_of_range,omitempty"`
 	// Reason says why a set would be blocked now, or what alarm stands. It is not
 	// Description.Reason, which says why the device cannot be written at all.
 	Reason string `json:"state_reason,omitempty"`

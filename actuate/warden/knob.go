@@ -175,7 +175,7 @@ func (k *knob) poke() {
 func (k *knob) publish() {
 	d := actuate.DeviceState{
 		Description: k.desc, State: k.state, Reason: k.alarm,
-		Enabled: k.opt.Enabled, Latched: k.latch.closed(),
+		Enabled: k.opt.Enabled, Latched: k.latch.closed(), Rejects: k.opt.RejectOutOfRange,
 		Current: k.current.Value, Original: k.current.Value,
 	}
 	if k.original != nil {
