@@ -174,9 +174,10 @@ func (r interruptible) Read(p []byte) (int, error) {
 	return 0, context.Cause(r.ctx)
 }
 
-// play runs every request and, in the gaps between them, the rules' own timers.
+// play stores all that has one time before it steps at that time, and runs the
+// rules' own timers in the gaps between.
 func (r *replay) play(ctx context.Context, instants []ingest.Instant, progress func(from, at int64)) error {
-	for _, q := range instants {
+	for i, q := range instants {
 		if ctx.Err() != nil {
 			return withCode(exitPartial, errors.New("replay: interrupted; what is printed is what ran"))
 		}
@@ -195,8 +196,8 @@ func (r *replay) play(ctx context.Context, instants []ingest.Instant, progress f
 		for why, n := range res.ByReason {
 			r.reasons[why] += n
 		}
-		if r.now == 0 { // no point yet, so no instant
-			continue
+		if r.now == 0 || i+1 < len(instants) && instants[i+1].TS == q.TS {
+			continue // no point yet, or more of the same time
 		}
 		if err := r.step(ctx, r.now); err != nil {
 			return err
