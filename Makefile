@@ -40,7 +40,7 @@ bench: build ## figures as "name value unit" lines
 	@cd bench && go run . -wattloop ../bin/wattloop $(ARGS)
 
 soak: build ## the long runs: 500 engine kills
-	@WATTLOOP_KILLS=$${WATTLOOP_KILLS:-500} go test -timeout 3h -v -count=1 -run 'TestEngineKilled' ./cmd/wattloop
+	@WATTLOOP_KILLS=$${WATTLOOP_KILLS:-500} go test -timeout 3h -v -count=1 -parallel 5 -run 'TestEngineKilled' ./cmd/wattloop
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME each
