@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,10 +47,13 @@ read back, power falls, the load ends, the caps are given back. Nothing on this 
 			if err := checkOutput(o.output, "text", "json"); err != nil {
 				return err
 			}
-			if o.speed < 1 || o.speed > 100 {
-				return fmt.Errorf("--speed %d: want 1 to 100", o.speed)
+			if err := o.check(); err != nil {
+				return err
 			}
-			return runDemo(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			// A closed terminal and a closed pipe end the demo as Ctrl-C does.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP, syscall.SIGPIPE)
+			defer stop()
+			return runDemo(ctx, o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fl := cmd.Flags()
@@ -60,6 +65,23 @@ read back, power falls, the load ends, the caps are given back. Nothing on this 
 	fl.BoolVar(&o.keep, "keep", false, "leave the folder when done")
 	fl.StringVarP(&o.output, "output", "o", "text", "text or json (one event a line)")
 	return cmd
+}
+
+const (
+	mostSpeed = 100
+	mostGPUs  = 16
+)
+
+func (o demoOptions) check() error {
+	switch {
+	case o.speed < 1 || o.speed > mostSpeed:
+		return fmt.Errorf("--speed %d: want 1 to %d", o.speed, mostSpeed)
+	case o.gpus < 0 || o.gpus > mostGPUs:
+		return fmt.Errorf("--gpus %d: want 0 to %d", o.gpus, mostGPUs)
+	case o.span < 0:
+		return fmt.Errorf("--for %s: want a time to run, or 0 until Ctrl-C", o.span)
+	}
+	return nil
 }
 
 func runDemo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) error {
@@ -81,13 +103,15 @@ func runDemo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) error
 		return withCode(exitCannot, err)
 	}
 	d.show.intro(o)
-	err = d.run(ctx, stderr)
-	restored, rerr := d.finish()
-	if err == nil {
-		err = rerr
+	err = d.run(ctx, stderr, freeOr)
+	if d.inUse(err) { // taken between the look and the start: let the kernel choose
+		err = d.run(ctx, stderr, func(string) string { return "127.0.0.1:0" })
 	}
-	if err == nil && !restored {
-		err = errors.New("demo: a cap is still on the simulated node")
+	if !d.listened {
+		io.WriteString(stderr, d.early)
+	}
+	if err == nil {
+		err = d.finish()
 	}
 	if !o.keep && err == nil {
 		err = os.RemoveAll(o.dir)
@@ -139,12 +163,14 @@ func demoRunning(dir string) (int, bool) {
 
 // demo is one run.
 type demo struct {
-	o       demoOptions
-	clk     clock
-	node    *sim.Node
-	show    *screen
-	written []int64 // microwatts of ours that the tree held, in order, each change once
-	engaged int     // how often a package went from its original limit to one of ours
+	o        demoOptions
+	clk      clock
+	node     *sim.Node
+	show     *screen
+	listened bool    // the engine has told its addresses
+	early    string  // what it said on stderr when it never did
+	written  []int64 // microwatts of ours that the tree held, in order, each change once
+	engaged  int     // how often a package went from its original limit to one of ours
 }
 
 // writeRules sets the budget that this node breaks under load, and enforces.
@@ -157,18 +183,18 @@ func (d *demo) path(name string) string { return filepath.Join(d.o.dir, name) }
 
 // engineArgs start the engine on the demo's folder, ports of its own choice and
 // the scaled clock.
-func (d *demo) engineArgs() []string {
+func (d *demo) engineArgs(door func(string) string) []string {
 	return []string{"engine", "--config.file", d.path("none.yaml"), "--warden.file", d.path("none.yaml"),
 		"--rules", d.path("rules.yaml"), "--state.path", d.path("state"), "--storage.path", d.path("data"), "--run.path", d.path("run"),
 		"--api.socket", d.path("wattloop.sock"), "--sysfs", d.path("sys"), "--host.enabled=false", "--log.level", "warn",
-		"--web.listen-address", freeOr("127.0.0.1:9464"), "--otlp.grpc.listen-address", freeOr("127.0.0.1:4317"),
-		"--otlp.http.listen-address", freeOr("127.0.0.1:4318"),
+		"--web.listen-address", door("127.0.0.1:9464"), "--otlp.grpc.listen-address", door("127.0.0.1:4317"),
+		"--otlp.http.listen-address", door("127.0.0.1:4318"),
 		"--clock.start", strconv.FormatInt(d.clk.start.UnixNano(), 10), "--clock.speed", strconv.Itoa(d.o.speed)}
 }
 
 // run starts the warden and, once the engine listens, the simulator. Both end
 // with ctx.
-func (d *demo) run(ctx context.Context, stderr io.Writer) error {
+func (d *demo) run(ctx context.Context, stderr io.Writer, door func(string) string) error {
 	if err := os.WriteFile(d.path("none.yaml"), nil, 0o644); err != nil {
 		return err
 	}
@@ -183,8 +209,6 @@ func (d *demo) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	var outside sync.WaitGroup
-	defer outside.Wait()
-	defer pw.Close()
 	doors := newDoorReader(stderr)
 	outside.Go(func() {
 		defer pr.Close()
@@ -200,12 +224,17 @@ func (d *demo) run(ctx context.Context, stderr io.Writer) error {
 		Devices: devs, StatePath: d.path("state"), RunPath: d.path("run"), Enabled: true,
 		Clock: func() time.Duration { return time.Since(boot) * time.Duration(d.o.speed) }, Speed: float64(d.o.speed),
 		Log:    newLogger("error", os.Stderr),
-		Engine: warden.Spawn{Path: selfExe, Args: append([]string{os.Args[0]}, d.engineArgs()...), Env: os.Environ(), Stderr: pw},
+		Engine: warden.Spawn{Path: selfExe, Args: append([]string{os.Args[0]}, d.engineArgs(door)...), Env: os.Environ(), Stderr: pw},
 	})
+	cause := context.Cause(ctx)
+	cancel(nil)
+	pw.Close()
+	outside.Wait()
+	d.listened, d.early = doors.told(), doors.early.String()
 	if err != nil {
 		return exitOf(err)
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+	if cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
 	return nil
@@ -260,22 +289,34 @@ func quietEnd(ctx context.Context, err error) error {
 	return err
 }
 
+// inUse says that the engine could not start for want of a port.
+func (d *demo) inUse(err error) bool {
+	var e *exitError
+	return errors.As(err, &e) && e.code == exitCannot && !d.listened
+}
+
 // finish reads the tree after the warden has ended and says what it holds.
-func (d *demo) finish() (restored bool, err error) {
-	restored = true
+func (d *demo) finish() error {
+	restored := true
 	held := map[string]float64{}
 	devs, err := devices(d.node.FS())
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, dev := range devs {
 		st, err := dev.Read()
 		if err != nil {
-			return false, err
+			return err
 		}
 		desc := dev.Describe()
 		held[desc.Name] = st.Value
 		restored = restored && st.Value == desc.Default
 	}
-	return restored, d.show.end(held, restored, d.engaged, d.written)
+	if err := d.show.end(held, restored, d.engaged, d.written); err != nil {
+		return err
+	}
+	if !restored {
+		return errors.New("demo: a cap is still on the simulated node")
+	}
+	return nil
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/wattloop/wattloop/actuate"
@@ -54,8 +56,10 @@ func (s *screen) event(fields map[string]any) {
 	s.keep(0, err)
 }
 
+// keep remembers the first write that failed. A reader that has gone, as head
+// does, ends the demo and is no failure.
 func (s *screen) keep(_ int, err error) {
-	if s.err == nil {
+	if s.err == nil && !errors.Is(err, syscall.EPIPE) {
 		s.err = err
 	}
 }

@@ -32,13 +32,24 @@ func exitOf(err error) error {
 }
 
 // doorReader passes the engine's stderr on, but for the lines that tell where it
-// listens: those it keeps.
+// listens, and those before them: those it keeps.
 type doorReader struct {
-	to   io.Writer
-	mu   sync.Mutex
-	part []byte
-	addr map[string]string
-	got  chan struct{}
+	to    io.Writer
+	mu    sync.Mutex
+	part  []byte
+	early strings.Builder
+	addr  map[string]string
+	got   chan struct{}
+}
+
+// told says whether the engine has told where it listens.
+func (d *doorReader) told() bool {
+	select {
+	case <-d.got:
+		return true
+	default:
+		return false
+	}
 }
 
 func newDoorReader(to io.Writer) *doorReader {
@@ -61,18 +72,19 @@ func (d *doorReader) Write(p []byte) (int, error) {
 
 func (d *doorReader) line(s string) {
 	door, ok := strings.CutPrefix(s, "listening on ")
-	if !ok {
+	if !ok && d.told() {
 		io.WriteString(d.to, s+"\n")
+		return
+	}
+	if !ok {
+		d.early.WriteString(s + "\n")
 		return
 	}
 	name, addr, _ := strings.Cut(door, "=")
 	d.addr[name] = addr
-	if name == "otlp-http" { // the last one
-		select {
-		case <-d.got:
-		default:
-			close(d.got)
-		}
+	if name == "otlp-http" && !d.told() { // the last one
+		close(d.got)
+		io.WriteString(d.to, d.early.String())
 	}
 }
 

@@ -93,6 +93,14 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	return withCode(exitCannot, errors.Join(err, p.db.Close()))
 }
 
+// shut answers what is in flight, within the deadline; a connection that has
+// still not sent its request is then closed on.
+func shut(ctx context.Context, s *http.Server) {
+	if s.Shutdown(ctx) != nil {
+		s.Close()
+	}
+}
+
 // serve runs the parts until the warden orders the end.
 func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listeners, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,9 +145,10 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 			defer context.AfterFunc(dctx, rpc.Stop)()
 			rpc.GracefulStop()
 		})
-		err := errors.Join(web.Shutdown(dctx), otlp.Shutdown(dctx))
+		ending.Go(func() { shut(dctx, web) })
+		ending.Go(func() { shut(dctx, otlp) })
 		ending.Wait()
-		return err
+		return nil
 	})
 	doors.announce(stderr)
 	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability)
