@@ -84,6 +84,10 @@ func askRestore(ctx context.Context, runPath string, noLatch bool, locked error)
 	}
 	a, err := ask(ctx, runPath, req)
 	if errors.Is(err, ErrNotRunning) {
+		var tree *TreeLockedError
+		if errors.As(locked, &tree) { // by a warden with another run.path
+			return Report{}, locked
+		}
 		return Report{}, errors.Join(locked, err) // it starts or ends just now
 	}
 	if err != nil {
@@ -102,7 +106,11 @@ func Resume(ctx context.Context, o Options) error {
 	defer cancel()
 	w, err := open(o)
 	if errors.Is(err, ErrLocked) {
+		locked := err
 		a, err := ask(ctx, o.RunPath, request{Op: opResume})
+		if errors.Is(err, ErrNotRunning) {
+			err = locked
+		}
 		return errors.Join(err, a.err())
 	}
 	if err != nil {

@@ -76,6 +76,62 @@ func TestSecondWarden(t *testing.T) {
 	wantHolds(t, h.plugs[0], "150/250")
 }
 
+// I7: a second process with folders of its own on the same tree is refused, and
+// named, by whichever way the tree is spelled; the cap of the first is not its
+// original. `caps restore` over the socket goes on, and so does one after the end.
+func TestSecondWardenOnOneTree(t *testing.T) {
+	h := build(t, "a")
+	tree := h.file("sys")
+	h.part.TTLMS = 60_000
+	h.run(func(o *Options) { o.Tree = tree })
+	h.untilOurs()
+	other := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(tree, other); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{tree, other} {
+		o := h.successor()
+		o.Tree, o.RunPath, o.StatePath = path, t.TempDir(), t.TempDir()
+		err := Run(context.Background(), o)
+		var locked *TreeLockedError
+		if !errors.Is(err, ErrLocked) || !errors.As(err, &locked) || locked.Tree != path || locked.PID != os.Getpid() {
+			t.Errorf("second Run = %v; want %v by process %d", err, ErrLocked, os.Getpid())
+		}
+		if _, err := RestoreAll(context.Background(), o, true); !errors.As(err, &locked) || errors.Is(err, ErrNotRunning) {
+			t.Errorf("RestoreAll on other paths = %v; want %v", err, ErrLocked)
+		}
+	}
+	wantHolds(t, h.plugs[0], "150/250")
+	o := h.successor()
+	o.Tree = tree
+	if report, err := RestoreAll(context.Background(), o, true); err != nil || !report.Living {
+		t.Errorf("RestoreAll = %+v, %v", report, err)
+	}
+	h.untilOurs()
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	wantHolds(t, h.plugs[0], "200/250")
+	if report, err := RestoreAll(context.Background(), o, true); err != nil || report.Living {
+		t.Errorf("RestoreAll after the end = %+v, %v", report, err)
+	}
+}
+
+// The kernel's own sysfs takes the lock too.
+func TestTreeLockOfSysfs(t *testing.T) {
+	d, err := takeTree("/sys")
+	if errors.Is(err, ErrLocked) || errors.Is(err, os.ErrNotExist) {
+		t.Skip(err) // a warden is at work on this machine, or there is none to work on
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := takeTree("/sys"); !errors.Is(err, ErrLocked) {
+		t.Errorf("second lock of /sys = %v; want %v", err, ErrLocked)
+	}
+}
+
 // A lock file that an operator removed is made and locked again.
 func TestLockRemoved(t *testing.T) {
 	h := build(t, "a")

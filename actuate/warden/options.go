@@ -17,7 +17,11 @@ import (
 // owner of the machine; nothing of it can be changed by the engine.
 type Options struct {
 	Devices []actuate.Device // what this binary can touch; IDs differ
-	Meters  []actuate.Meter  // opened by the caller, handed to each engine, closed by the caller
+	// Tree is the folder that the devices lie in, the root of sysfs. One process
+	// at a time is the warden of a tree, whatever its other paths are; "" is for
+	// devices that lie in none.
+	Tree   string
+	Meters []actuate.Meter // opened by the caller, handed to each engine, closed by the caller
 
 	StatePath string // the originals lie in StatePath/warden, on a disk
 	RunPath   string // intents, lock and socket lie in RunPath/warden; best on a tmpfs

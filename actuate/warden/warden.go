@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -24,7 +25,8 @@ type warden struct {
 	knobs []*knob // in the order of Options.Devices
 	byID  map[string]*knob
 	locks []*lock
-	dir   string // run.path/warden
+	tree  *os.File // locked; nil without Options.Tree
+	dir   string   // run.path/warden
 	bad   counter
 
 	end context.CancelCauseFunc
@@ -135,6 +137,12 @@ func open(o Options) (*warden, error) {
 			break
 		}
 	}
+	if o.Tree != "" {
+		if w.tree, err = takeTree(o.Tree); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
 	if w.latch, err = openLatch(state); err != nil {
 		w.close()
 		return nil, err
@@ -159,6 +167,9 @@ func open(o Options) (*warden, error) {
 func (w *warden) close() {
 	for _, l := range w.locks {
 		l.drop()
+	}
+	if w.tree != nil {
+		w.tree.Close()
 	}
 }
 

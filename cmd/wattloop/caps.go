@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,7 +60,7 @@ func (c *config) offline() (warden.Options, error) {
 	if err != nil {
 		return warden.Options{}, err
 	}
-	return warden.Options{Devices: devs, StatePath: c.StatePath, RunPath: c.RunPath, Log: newLogger("error", os.Stderr)}, nil
+	return warden.Options{Devices: devs, Tree: c.Sysfs, StatePath: c.StatePath, RunPath: c.RunPath, Log: newLogger("error", os.Stderr)}, nil
 }
 
 func capsRestoreCmd() *cobra.Command {
@@ -98,6 +99,7 @@ A configuration file with errors does not stop it: what can be read of it holds.
 		ctx, cancel := context.WithTimeout(cmd.Context(), deadline)
 		defer cancel()
 		rep, err := warden.RestoreAll(ctx, o, noLatch)
+		err = ownPaths(err)
 		if perr := printRestored(cmd.OutOrStdout(), rep, output); perr != nil && err == nil {
 			err = perr
 		}
@@ -110,6 +112,15 @@ A configuration file with errors does not stop it: what can be read of it holds.
 		return withCode(exitCannot, err)
 	}
 	return cmd
+}
+
+// ownPaths says what to do about a warden that lives on other paths.
+func ownPaths(err error) error {
+	var tree *warden.TreeLockedError
+	if errors.As(err, &tree) {
+		return fmt.Errorf("%w, and it does not answer under this --run.path: give the --run.path and --state.path that it was started with", err)
+	}
+	return err
 }
 
 func printRestored(w io.Writer, rep warden.Report, output string) error {
@@ -155,7 +166,7 @@ func capsResumeCmd() *cobra.Command {
 			return err
 		}
 		if err := warden.Resume(cmd.Context(), o); err != nil {
-			return withCode(exitCannot, err)
+			return withCode(exitCannot, ownPaths(err))
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "controls may act again")
 		return withCode(exitCannot, err)

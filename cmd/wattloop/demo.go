@@ -221,7 +221,7 @@ func (d *demo) run(ctx context.Context, stderr io.Writer, door func(string) stri
 	})
 	boot := time.Now()
 	err = warden.Run(ctx, warden.Options{
-		Devices: devs, StatePath: d.path("state"), RunPath: d.path("run"), Enabled: true,
+		Devices: devs, Tree: d.path("sys"), StatePath: d.path("state"), RunPath: d.path("run"), Enabled: true,
 		Clock: func() time.Duration { return time.Since(boot) * time.Duration(d.o.speed) }, Speed: float64(d.o.speed),
 		Log:    newLogger("error", os.Stderr),
 		Engine: warden.Spawn{Path: selfExe, Args: append([]string{os.Args[0]}, d.engineArgs(door)...), Env: os.Environ(), Stderr: pw},

@@ -102,10 +102,13 @@ func runWarden(ctx context.Context, c *config, args []string) error {
 			"devices", len(o.Devices), "meters", len(o.Meters), "actuation_enabled", c.Enabled)
 	}
 	err = warden.Run(ctx, o)
+	var tree *warden.TreeLockedError
 	switch {
 	case err == nil:
 		log.Info("ended, everything given back")
 		return nil
+	case errors.As(err, &tree):
+		return withCode(exitCannot, fmt.Errorf("%w; end that one first, or name another tree with --sysfs", err))
 	case errors.Is(err, warden.ErrLocked):
 		return withCode(exitCannot, fmt.Errorf("%w; give this one its own --run.path and --state.path", err))
 	}
@@ -152,7 +155,7 @@ func (c *config) wardenOptions(log *slog.Logger) (warden.Options, error) {
 		cl[dev] = warden.Clamp{Min: k.Min, Max: k.Max, Floor: k.Floor}
 	}
 	return warden.Options{
-		Devices: devs, Meters: meters, StatePath: c.StatePath, RunPath: c.RunPath, Dirs: []string{c.StoragePath},
+		Devices: devs, Tree: c.Sysfs, Meters: meters, StatePath: c.StatePath, RunPath: c.RunPath, Dirs: []string{c.StoragePath},
 		Enabled: c.Enabled, ObserveFirst: c.ObserveFirst, Clamps: cl,
 		AllowRaise: c.AllowRaise, RejectOutOfRange: c.RejectOut, MaxHold: c.MaxHold, TTLMax: c.TTLMax, Log: log,
 	}, nil
