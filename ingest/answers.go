@@ -40,6 +40,7 @@ var (
 	answerUnknownType = answer{codes.Unimplemented, http.StatusUnsupportedMediaType, 0}
 	answerMethod      = answer{codes.Unimplemented, http.StatusMethodNotAllowed, 0}
 	answerNoPath      = answer{codes.NotFound, http.StatusNotFound, 0}
+	answerForbidden   = answer{codes.PermissionDenied, http.StatusForbidden, 0}
 	answerInternal    = answer{codes.Internal, http.StatusInternalServerError, 0}
 )
 

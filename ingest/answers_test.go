@@ -276,7 +276,7 @@ func TestAnswersHTTP(t *testing.T) {
 func TestAnswerToSlowBody(t *testing.T) {
 	r := newRig(t, nil)
 	slow := io.MultiReader(bytes.NewReader([]byte{0x0a}), iotestErr{os.ErrDeadlineExceeded})
-	req := httptest.NewRequest("POST", "/v1/metrics", slow)
+	req := httptest.NewRequest("POST", "http://localhost/v1/metrics", slow)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	w := httptest.NewRecorder()
 	r.server.Handler().ServeHTTP(w, req)

@@ -111,10 +111,10 @@ func TestSlowClients(t *testing.T) {
 			}
 		}
 		f("no headers", "", "", 5*time.Second)
-		f("half of the headers", "POST /v1/metrics HTTP/1.1\r\nHost: a\r\n", "", 5*time.Second)
-		f("half of the body", "POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nabc",
+		f("half of the headers", "POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\n", "", 5*time.Second)
+		f("half of the body", "POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nabc",
 			"HTTP/1.1 503 Service Unavailable", 15*time.Second)
-		f("nothing more", "POST /v1/nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+		f("nothing more", "POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
 			"HTTP/1.1 404 Not Found", 60*time.Second)
 		f("huge headers", "POST /v1/metrics HTTP/1.1\r\nHost: "+strings.Repeat("a", 40<<10)+"\r\n\r\n",
 			"HTTP/1.1 431 Request Header Fields Too Large", 0)

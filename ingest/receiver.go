@@ -62,8 +62,9 @@ func (s *Server) HTTP() *http.Server {
 
 // Handler serves POST /v1/metrics and POST /api/v1/otlp/v1/metrics, OTLP/HTTP in
 // protobuf and JSON. /v1/traces and /v1/logs are answered with a partial success
-// that rejects everything and says why; other paths with 404. Every answer is in
-// the request's encoding, and an error is a google.rpc.Status.
+// that rejects everything and says why; other paths with 404; what a web page may
+// have sent with 403. Every answer is in the request's encoding, and an error is a
+// google.rpc.Status.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, g := range signals {
@@ -75,7 +76,7 @@ func (s *Server) Handler() http.Handler {
 		s.refuse(w, req, encodingOf(req.Header), answerNoPath,
 			"otlp: no such path: OTLP metrics go to /v1/metrics")
 	})
-	return mux
+	return s.protect(mux)
 }
 
 func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
@@ -143,6 +144,8 @@ func wordOf(c codes.Code) string {
 		return "unimplemented"
 	case codes.NotFound:
 		return "not_found"
+	case codes.PermissionDenied:
+		return "permission_denied"
 	}
 	return "internal"
 }

@@ -56,6 +56,10 @@ func (s *Server) GRPC() *grpc.Server {
 }
 
 func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal) (any, error) {
+	if !loopbackCall(ctx) {
+		s.count("grpc", wordOf(answerForbidden.code))
+		return nil, answerForbidden.grpcStatus(wrongHost).Err()
+	}
 	var req rawMessage
 	if err := decode(&req); err != nil {
 		s.count("grpc", wordOf(status.Code(err))) // and the library has answered

@@ -1,0 +1,77 @@
+package ingest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+)
+
+// The messages of a refusal. They do not repeat what the sender named.
+const (
+	wrongHost   = "otlp: the host is not a name of this machine's loopback: send to 127.0.0.1 or localhost"
+	wrongOrigin = "otlp: cross-origin requests are refused"
+)
+
+// protect refuses what a web page sends through the browser of somebody at this
+// machine, by the rules of the API: a Host that is no name of the loopback (DNS
+// rebinding), and every request from another origin. On a unix socket the Host
+// says nothing: no browser gets there.
+func (s *Server) protect(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case !onSocket(req) && !loopbackName(req.Host):
+			s.refuse(w, req, encodingOf(req.Header), answerForbidden, wrongHost)
+		case cross.Check(req) != nil || !sameOrigin(req):
+			s.refuse(w, req, encodingOf(req.Header), answerForbidden, wrongOrigin)
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
+}
+
+func onSocket(req *http.Request) bool {
+	addr, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && addr.Network() == "unix"
+}
+
+// loopbackName takes the loopback's names and addresses, with or without a port.
+func loopbackName(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	if n := len(host); n > 1 && host[0] == '[' && host[n-1] == ']' {
+		host = host[1 : n-1]
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// sameOrigin holds also for what CrossOriginProtection lets pass as safe.
+func sameOrigin(req *http.Request) bool {
+	o := req.Header.Get("Origin")
+	if o == "" {
+		site := req.Header.Get("Sec-Fetch-Site")
+		return site == "" || site == "same-origin" || site == "none"
+	}
+	return strings.EqualFold(o, "http://"+req.Host) || strings.EqualFold(o, "https://"+req.Host)
+}
+
+// loopbackCall is loopbackName for the authority of a gRPC call.
+func loopbackCall(ctx context.Context) bool {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, a := range md.Get(":authority") {
+		if !loopbackName(a) {
+			return false
+		}
+	}
+	return true
+}
