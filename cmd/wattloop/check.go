@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -82,22 +83,40 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 			return got, err
 		}
 		for _, s := range found {
-			kind := kindOf(s.Data)
+			kind := kindOf(s.Name, s.Data)
 			if kind == kindRules {
 				sources = append(sources, s)
 				continue
 			}
 			got.configs++
-			var ce *configError
-			if err := defaultConfig().apply(s.Name, s.Data, kind == kindWarden, os.LookupEnv); errors.As(err, &ce) {
-				got.messages = append(got.messages, ce.messages...)
-			}
+			got.messages = append(got.messages, checkConfig(s, kind == kindWarden)...)
 		}
 	}
 	got.rules = len(sources) - shipped
 	set, msgs := rules.Load(sources, c.ruleSettings())
 	got.set, got.messages = set, append(got.messages, msgs...)
 	return got, nil
+}
+
+// checkConfig says of a configuration file all that serve would.
+func checkConfig(s rules.Source, warden bool) []rules.Message {
+	c := defaultConfig()
+	for _, set := range c.settings() {
+		c.origin[set.key] = originDefault
+	}
+	var ce *configError
+	if err := c.apply(s.Name, s.Data, warden, os.LookupEnv); errors.As(err, &ce) {
+		return ce.messages
+	}
+	c.derive()
+	err := c.validate()
+	if err == nil && warden {
+		_, err = c.credential()
+	}
+	if err == nil {
+		return nil
+	}
+	return []rules.Message{{File: s.Name, Severity: rules.SeverityError, Text: err.Error()}}
 }
 
 // checkSources reads one argument. One that yields no file is an error: a typing
@@ -129,9 +148,17 @@ const (
 	kindWarden
 )
 
-// kindOf tells a configuration file from a rule file by the keys that only one
-// of them has. What is neither is left to the rule loader, which says why.
-func kindOf(data []byte) fileKind {
+// kindOf tells a configuration file from a rule file by its own name, or by the
+// keys that only one of them has. What has keys of both configurations is
+// wattloop.yaml, whose reader says where the others belong; what is neither is
+// left to the rule loader, which says why.
+func kindOf(name string, data []byte) fileKind {
+	switch filepath.Base(name) {
+	case "wattloop.yaml":
+		return kindConfig
+	case "warden.yaml":
+		return kindWarden
+	}
 	var doc yaml.Node
 	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
 		return kindRules
@@ -142,7 +169,7 @@ func kindOf(data []byte) fileKind {
 		switch {
 		case slices.Contains([]string{"version", "params", "readings", "controls", "groups"}, key):
 			return kindRules
-		case kind != kindRules:
+		case kind == kindConfig:
 		case key == "actuation" || key == "engine" || strings.HasPrefix(key, "actuation.") || strings.HasPrefix(key, "engine."):
 			kind = kindWarden
 		case isConfigKey(key):

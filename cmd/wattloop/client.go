@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,14 +25,26 @@ type client struct {
 }
 
 func (cl *client) addFlags(cmd *cobra.Command) {
-	c := defaultConfig()
-	c.derive()
 	socket := os.Getenv("WATTLOOP_API_SOCKET")
 	if socket == "" {
-		socket = c.APISocket
+		socket = defaultSocket()
 	}
 	cmd.Flags().StringVar(&cl.url, "url", os.Getenv("WATTLOOP_URL"), "address of the running engine, http://HOST:PORT (WATTLOOP_URL)")
 	cmd.Flags().StringVar(&cl.socket, "api.socket", socket, "socket of the running engine, used without --url (WATTLOOP_API_SOCKET)")
+}
+
+// defaultSocket is where this user's own serve would listen, or else the
+// machine's when that is there.
+func defaultSocket() string {
+	c := defaultConfig()
+	c.derive()
+	machine := filepath.Join(machineRun, "wattloop.sock")
+	if _, err := os.Stat(c.APISocket); err != nil {
+		if _, err := os.Stat(machine); err == nil {
+			return machine
+		}
+	}
+	return c.APISocket
 }
 
 // httpClient and base say where requests go.
@@ -103,7 +116,7 @@ func (cl *client) unreachable(err error) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: user %d may not open it; run as the engine's user or root, or ask at --url http://HOST:PORT", cl.where(), os.Geteuid())
+		return fmt.Errorf("%s: user %d may not open it; ask as root, or at the web address with --url http://%s", cl.where(), os.Geteuid(), defaultConfig().WebListen)
 	}
 	return fmt.Errorf("no engine at %s: %w; start one with wattloop serve, or name it with --url or --api.socket", cl.where(), bare(err))
 }

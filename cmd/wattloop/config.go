@@ -162,6 +162,9 @@ func (c *config) loadVariables(env func(string) (string, bool)) []error {
 	return errs
 }
 
+// machineRun is run.path of the machine's own serve, which runs as root.
+const machineRun = "/run/wattloop"
+
 // derive fills the paths that hang on others.
 func (c *config) derive() {
 	fill := func(p *string, key, v string) {
@@ -170,7 +173,7 @@ func (c *config) derive() {
 		}
 	}
 	fill(&c.StoragePath, "storage.path", filepath.Join(c.StatePath, "data"))
-	run := "/run/wattloop"
+	run := machineRun
 	if os.Geteuid() != 0 {
 		if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
 			run = filepath.Join(x, "wattloop")
@@ -206,6 +209,8 @@ func (c *config) validate() error {
 func (c *config) readFile(path string, warden, given bool, env func(string) (string, bool)) error {
 	b, err := os.ReadFile(path)
 	switch {
+	case err == nil && warden && ownersOnly(path) != nil:
+		return ownersOnly(path)
 	case err == nil:
 		return c.apply(path, b, warden, env)
 	case errors.Is(err, fs.ErrNotExist) && !given:

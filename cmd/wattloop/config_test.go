@@ -234,7 +234,7 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, warden bool) {
 		c := defaultConfig()
 		err := c.apply("f.yaml", []byte(text), warden, noEnv)
-		kindOf([]byte(text))
+		kindOf("f.yaml", []byte(text))
 		if err == nil {
 			return
 		}

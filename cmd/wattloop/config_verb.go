@@ -96,7 +96,11 @@ func configTemplate(warden bool) string {
 	b.WriteString("# A flag of the same name wins over a variable (WATTLOOP_KEY), which wins over this file.\n")
 	for _, s := range defaultConfig().settings() {
 		if (s.change == changeWarden) == warden {
-			fmt.Fprintf(&b, "\n# %s (%s)\n# %s: %s\n", s.help, changes[s.change], s.key, templateValue(s))
+			v := templateValue(s)
+			if s.key == "node" { // this machine's own, for the file is for this machine
+				v = s.value.String()
+			}
+			fmt.Fprintf(&b, "\n# %s (%s)\n# %s: %s\n", s.help, changes[s.change], s.key, v)
 		}
 	}
 	return b.String()
@@ -106,13 +110,13 @@ func configTemplate(warden bool) string {
 func templateValue(s setting) string {
 	switch v := s.value.String(); s.key {
 	case "node":
-		return "${env:HOSTNAME:-localhost}"
+		return "the host name"
 	case "storage.path":
 		return "/var/lib/wattloop/data"
 	case "run.path":
-		return "/run/wattloop"
+		return machineRun
 	case "api.socket":
-		return "/run/wattloop/wattloop.sock"
+		return machineRun + "/wattloop.sock"
 	case "sysfs":
 		return "/sys"
 	case "engine.user":

@@ -186,6 +186,9 @@ func (f *fileReader) values(s setting, v *yaml.Node) ([]string, error) {
 		one, err := f.scalar(v)
 		return []string{one}, err
 	case yaml.SequenceNode:
+		if _, ok := s.value.(*listValue); !ok {
+			return nil, errors.New("want one value, not a list")
+		}
 		var all []string
 		for _, e := range v.Content {
 			if e.Kind != yaml.ScalarNode {

@@ -64,12 +64,16 @@ func bare(err error) error {
 // listenSocket makes the command line's socket, 0600. A stale one, which nobody
 // answers on, is removed; a live one is not ours to take.
 func listenSocket(path string) (net.Listener, error) {
+	const longest = 107 // bytes in a unix socket's address (unix(7))
+	if len(path) > longest {
+		return nil, fmt.Errorf("%s: %d bytes, a socket's path has at most %d; name a shorter one with --api.socket", path, len(path), longest)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		conn.Close()
-		return nil, fmt.Errorf("%s: another wattloop answers there; give this one its own --run.path", path)
+		return nil, fmt.Errorf("%s: another wattloop answers there; give this one its own --run.path or --api.socket", path)
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {

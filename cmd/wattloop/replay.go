@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,9 @@ exit code 4.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if packages < 0 || packages > 64 {
 			return fmt.Errorf("--packages %d: want 0 to 64", packages)
+		}
+		if i := slices.Index(args, "-"); i >= 0 && slices.Contains(args[i+1:], "-") {
+			return errors.New("replay: standard input can be read once; name - once")
 		}
 		set, err := loadForVerb(cmd, c)
 		if err != nil {
@@ -130,6 +134,9 @@ func (r *replay) run(ctx context.Context, files []string, stdin io.Reader, stder
 	start := time.Now()
 	if err := r.play(ctx, instants, progress(stderr)); err != nil {
 		return err
+	}
+	if r.now == 0 && cut == nil {
+		return withCode(exitFound, errors.New("replay: no point in the recording"))
 	}
 	r.summary(stderr, len(instants), time.Since(start))
 	return cut

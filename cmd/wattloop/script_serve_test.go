@@ -141,10 +141,10 @@ func scriptRefused(ts *testscript.TestScript, neg bool, args []string) {
 // nowRef is a time in a posted file: @now@, @now-15s@, in nanoseconds.
 var nowRef = regexp.MustCompile(`@now([-+][0-9a-z]+)?@`)
 
-// post FILE sends OTLP JSON over HTTP; ! post wants it refused.
-func scriptPost(ts *testscript.TestScript, neg bool, args []string) {
+// stamped is an OTLP JSON file with its times filled in.
+func stamped(ts *testscript.TestScript, file string) string {
 	now := time.Now()
-	body := nowRef.ReplaceAllStringFunc(ts.ReadFile(args[0]), func(ref string) string {
+	return nowRef.ReplaceAllStringFunc(ts.ReadFile(file), func(ref string) string {
 		var later time.Duration
 		if text := nowRef.FindStringSubmatch(ref)[1]; text != "" {
 			d, err := time.ParseDuration(text)
@@ -153,7 +153,11 @@ func scriptPost(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return strconv.FormatInt(now.Add(later).UnixNano(), 10)
 	})
-	resp, err := http.Post("http://"+ts.Getenv("OTLP")+"/v1/metrics", "application/json", strings.NewReader(body))
+}
+
+// post FILE sends OTLP JSON over HTTP; ! post wants it refused.
+func scriptPost(ts *testscript.TestScript, neg bool, args []string) {
+	resp, err := http.Post("http://"+ts.Getenv("OTLP")+"/v1/metrics", "application/json", strings.NewReader(stamped(ts, args[0])))
 	ts.Check(err)
 	defer resp.Body.Close()
 	_, err = io.Copy(ts.Stdout(), resp.Body)
@@ -161,6 +165,29 @@ func scriptPost(ts *testscript.TestScript, neg bool, args []string) {
 	if (resp.StatusCode == http.StatusOK) == neg {
 		ts.Fatalf("post: %s", resp.Status)
 	}
+}
+
+// feed FILE sends it again and again, as a producer does, until serve ends.
+func scriptFeed(ts *testscript.TestScript, _ bool, args []string) {
+	s, url, done := servedIn(ts), "http://"+ts.Getenv("OTLP")+"/v1/metrics", make(chan struct{})
+	text := ts.ReadFile(args[0])
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			body := strings.ReplaceAll(text, "@now@", strconv.FormatInt(time.Now().UnixNano(), 10))
+			if resp, err := http.Post(url, "application/json", strings.NewReader(body)); err == nil {
+				resp.Body.Close() // while the engine is away there is nobody to take it
+			}
+			select {
+			case <-s.done:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	ts.Defer(func() { s.cmd.Process.Kill(); <-s.done; <-done })
 }
 
 // http METHOD PATH STATUS asks the web address; the body is standard output.

@@ -60,6 +60,7 @@ func runScripts(t *testing.T, dir string) {
 			"refused":   scriptRefused,
 			"signal":    scriptSignal,
 			"ended":     scriptEnded,
+			"feed":      scriptFeed,
 			"post":      scriptPost,
 			"http":      scriptHTTP,
 			"burn":      scriptBurn,
