@@ -78,6 +78,7 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 		if t == nil {
 			continue
 		}
+		l.readBy(t)
 		maps.Copy(params, t.uses)
 		size = max(size, countNodes(t))
 		for _, ref := range l.references(t.root) {

@@ -43,6 +43,7 @@ func (l *loader) link() {
 		if r.broken = r.tree == nil; r.broken {
 			continue
 		}
+		l.readBy(r.tree)
 		maps.Copy(r.reads, r.expr.uses)
 		r.refs = l.references(r.tree.root)
 	}

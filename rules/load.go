@@ -60,6 +60,8 @@ type loader struct {
 	settings Settings
 	merged   map[string]map[string]*definition // by section and name
 	rules    int                               // readings and controls so far
+	removed  map[string]*value                 // the nulls that removed readings, by name
+	readers  map[string][]string               // of those, the rules that name one
 	// incomplete is true once a file could not be used: a name that is missing
 	// may stand in it, so nothing is said about missing names.
 	incomplete bool
@@ -95,6 +97,7 @@ func (l *loader) build() *Set {
 	l.buildControls()
 	l.link()
 	out := l.expand()
+	l.checkRemoved()
 	l.checkUnused()
 	slices.SortFunc(out.Readings, func(a, b *Reading) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(out.Controls, func(a, b *Control) int { return cmp.Compare(a.Name, b.Name) })

@@ -55,11 +55,16 @@ func hasAny(v *value, keys []string) bool {
 func (l *loader) merge(f *file, root *value) {
 	if l.merged == nil {
 		l.merged = map[string]map[string]*definition{"params": {}, "readings": {}, "controls": {}}
+		l.removed, l.readers = map[string]*value{}, map[string][]string{}
 	}
 	l.fileWide(f, root)
 	for _, section := range sections {
 		named := root.get(section)
-		if named == nil {
+		switch {
+		case named == nil:
+			continue
+		case named.null:
+			l.errorf("", root.keyOf(section).at(), "%s is empty: it takes a mapping from names to what they name", section)
 			continue
 		}
 		for _, e := range named.entries {
@@ -113,6 +118,9 @@ func (l *loader) mergeOne(section string, e entry) {
 			l.nothingBefore(section, e.key, "nothing to remove: no %s")
 		}
 		delete(l.merged[section], name)
+		if section == "readings" && before != nil {
+			l.removed[name] = e.value
+		}
 		return
 	}
 	replace := l.replaces(e.value, rule)
@@ -129,6 +137,9 @@ func (l *loader) mergeOne(section string, e entry) {
 	}
 	body := l.changes(e.value, section, rule)
 	if before == nil || replace {
+		if section == "readings" {
+			delete(l.removed, name)
+		}
 		l.merged[section][name] = &definition{key: e.key, body: l.overlay(nil, body, rule), home: e.key.file}
 		return
 	}
