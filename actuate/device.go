@@ -34,7 +34,9 @@ type Setting struct {
 
 // Device is one knob of the hardware. Its methods are called by one goroutine
 // at a time; an error of Write may leave the device half written, and the
-// caller reads it back.
+// caller reads it back. Describe looks at the device each time for Writable and
+// Reason, which may change; the rest of a Description is the same while the
+// device is there.
 type Device interface {
 	Describe() Description
 	Read() (State, error)

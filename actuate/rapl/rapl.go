@@ -78,7 +78,7 @@ type device struct {
 	fs          sysfs.FS
 	name        string // package-0
 	parts       []part
-	description actuate.Description
+	description actuate.Description // but for Writable and Reason
 	// lowered remembers short-term limits that a strict setting of ours brought
 	// down, so that the next one may raise them again, never above what they were.
 	lowered map[string]lowering
@@ -88,9 +88,17 @@ type lowering struct{ from, to uint64 } // microwatts
 
 // Describe implements actuate.Device. Max is what the hardware states for the
 // long-term limit, which Intel calls thermal design power, and with it the
-// default; both are 0 where it states nothing.
+// default; both are 0 where it states nothing. Whether the limits can be written
+// is looked at each time: a mount or a permission changes while we run.
 func (d *device) Describe() actuate.Description {
 	out := d.description
+	out.Writable, out.Reason = true, ""
+	for _, p := range d.parts {
+		if reason := d.unwritable(p); reason != "" {
+			out.Writable, out.Reason = false, reason
+			break
+		}
+	}
 	out.Files = slices.Clone(out.Files)
 	out.Labels = map[string]string{"hw_type": "cpu", "hw_id": out.Name}
 	return out
@@ -103,7 +111,6 @@ func (d *device) describe() actuate.Description {
 		Action:    actuate.ActionRAPLCap,
 		Unit:      "W",
 		Tolerance: tolerance,
-		Writable:  true,
 	}
 	maxKnown := true
 	var low, high uint64
@@ -115,9 +122,6 @@ func (d *device) describe() actuate.Description {
 		low += p.long.MinMicrowatts
 		high += p.long.MaxMicrowatts
 		maxKnown = maxKnown && p.long.MaxMicrowatts > 0
-		if reason := d.unwritable(p); reason != "" && out.Writable {
-			out.Writable, out.Reason = false, reason
-		}
 	}
 	out.Min = float64(low) / microwatts
 	if maxKnown {
@@ -133,7 +137,11 @@ func (d *device) unwritable(p part) string {
 	if _, err := d.limit(p.long.LimitFile); err != nil {
 		return fmt.Sprintf("rapl: %s: %v", p.zone.Name, err)
 	}
-	if p.zone.Enabled == "0" {
+	enabled, err := d.fs.ReadString(p.zone.File("enabled"))
+	if err != nil {
+		enabled = p.zone.Enabled
+	}
+	if strings.TrimSpace(enabled) == "0" {
 		return fmt.Sprintf("rapl: %s: %s reads 0: the package enforces no limit, and wattloop does not switch it on", p.zone.Name, p.zone.File("enabled"))
 	}
 	if err := d.fs.Probe(p.long.LimitFile); err != nil {

@@ -181,6 +181,34 @@ func TestLockedC55(t *testing.T) {
 	}
 }
 
+// A device that could not be written when it was found is writable once it can
+// be, and the other way round.
+func TestWritableLater(t *testing.T) {
+	f := server(t)
+	limit := zone0 + "constraint_0_power_limit_uw"
+	fault := func(word string) {
+		if err := f.Faulty.SetWrite(limit, word); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sysfstest.Write(t, f, zone0+"enabled", "0")
+	d := open(t, f, 2)[0]
+	check := func(want string) {
+		t.Helper()
+		got := d.Describe()
+		if got.Writable != (want == "") || !strings.Contains(got.Reason, want) || want == "" && got.Reason != "" {
+			t.Errorf("Describe: Writable %v, Reason %q; want %q", got.Writable, got.Reason, want)
+		}
+	}
+	check("enforces no limit")
+	sysfstest.Write(t, f, zone0+"enabled", "1")
+	check("")
+	fault("open:EACCES")
+	check("run as root")
+	fault("")
+	check("")
+}
+
 func TestWhyNotWritable(t *testing.T) {
 	check := func(name string, spoil func(f sysfs.FS), want string) {
 		t.Helper()

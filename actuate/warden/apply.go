@@ -171,6 +171,7 @@ func (k *knob) put(c *claim) error {
 func (k *knob) stand(c *claim, st actuate.State) error {
 	k.opt.Fault(FaultReadBack)
 	k.standing, k.applied, k.dirty = c.value, st, false
+	k.desc.Writable, k.desc.Reason = true, ""
 	if err := k.intents.write(k.standingRecord()); err != nil {
 		// The record before it names the target, and says that anything may be on
 		// the device: a successor gives back what it finds.

@@ -207,6 +207,29 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
+// A device that could not be written at the start is looked at again, and the
+// engine is told; a cap that stands stays when it cannot be written any more.
+func TestWritableLater(t *testing.T) {
+	p := plugIn(t, t.TempDir(), "a", 200)
+	p.lock("read-only file system")
+	r := bench(t, nil, p)
+	r.says(set("plug:a", 150), "blocked not_writable 200")
+	p.lock("")
+	r.look()
+	if s := r.state("plug:a"); !s.Writable || s.Description.Reason != "" || s.Reason != "" {
+		t.Errorf("state %+v; want it writable", s)
+	}
+	r.says(set("plug:a", 150), "applied 150")
+	p.lock("read-only file system")
+	r.look()
+	r.says(with(set("plug:a", 0), actuate.OpRenew), "applied unchanged 150")
+	r.says(with(set("plug:a", 0), actuate.OpRelease), "applied restored 200")
+	if s := r.state("plug:a"); s.Writable {
+		t.Errorf("state %+v; want it looked at after the restore", s)
+	}
+	r.says(set("plug:a", 150), "blocked not_writable 200")
+}
+
 func TestObserveFirst(t *testing.T) {
 	p := plugIn(t, t.TempDir(), "a", 200)
 	r := bench(t, func(o *Options) { o.ObserveFirst = 30 * time.Second }, p)

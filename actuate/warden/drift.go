@@ -24,6 +24,9 @@ func (k *knob) check() {
 	defer k.publish()
 	defer func() { k.looked.Store(time.Now().UnixNano()) }()
 	k.expire()
+	if k.state != actuate.StateGone && (!k.ours() || !k.desc.Writable) {
+		k.describe(false) // a cap that stands is judged by its writes, not by what might be
+	}
 	switch {
 	case k.state == actuate.StateGone:
 		k.lookForReturn()
@@ -118,7 +121,8 @@ func (k *knob) lookForReturn() {
 		return
 	}
 	k.log.Info("device is back", "value", st.Value)
-	k.desc, k.seen = k.dev.Describe(), k.opt.Clock()
+	k.describe(true)
+	k.seen = k.opt.Clock()
 	k.state, k.alarm = actuate.StateArmed, ""
 	k.opt.Fault(FaultReturned)
 	if !k.ours() {

@@ -95,6 +95,27 @@ func (k *knob) read() (actuate.State, error) {
 	return st, nil
 }
 
+// describe asks the device anew whether it can be written: it may have been
+// found on a tree that was mounted read-only, or have become so since. With
+// limits it takes over what the device states of those too: another driver may
+// be behind it.
+func (k *knob) describe(limits bool) {
+	d, err := call(k.hand, func() (actuate.Description, error) { return k.dev.Describe(), nil })
+	if err != nil {
+		return // the driver hangs: the next read says so
+	}
+	switch {
+	case d.Writable && !k.desc.Writable:
+		k.log.Info("device can be written now")
+	case !d.Writable && (k.desc.Writable || d.Reason != k.desc.Reason):
+		k.log.Warn("device cannot be written", "reason", d.Reason)
+	}
+	k.desc.Writable, k.desc.Reason = d.Writable, d.Reason
+	if limits {
+		k.desc.Min, k.desc.Max, k.desc.Default, k.desc.Tolerance = d.Min, d.Max, d.Default, d.Tolerance
+	}
+}
+
 // near says that two values are the same within what the device can tell apart.
 func (k *knob) near(a, b float64) bool {
 	return math.Abs(a-b) <= max(k.desc.Tolerance, 1e-9)

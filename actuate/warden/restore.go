@@ -91,6 +91,7 @@ func (k *knob) close(why string) {
 	k.log.Info(why, "value", k.original.Value)
 	k.forget()
 	k.state, k.alarm = actuate.StateArmed, ""
+	k.describe(false)
 }
 
 // forget drops all that is known of our values on the device. Where the journal

@@ -25,6 +25,7 @@ type plug struct {
 	// What goes wrong; nil is nothing.
 	onWrite func(v float64) (float64, error) // what is written instead, or why not
 	onRead  func() error
+	locked  string        // why it cannot be written
 	hang    chan struct{} // while open, calls do not return
 }
 
@@ -53,7 +54,22 @@ func plugDescription(name string) actuate.Description {
 
 func (p *plug) file(name string) string { return filepath.Join(p.dir, name) }
 
-func (p *plug) Describe() actuate.Description { return p.desc }
+func (p *plug) Describe() actuate.Description {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.desc
+	if p.locked != "" {
+		d.Writable, d.Reason = false, p.locked
+	}
+	return d
+}
+
+// lock makes the device say that it cannot be written, and why; "" unlocks.
+func (p *plug) lock(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.locked = why
+}
 
 func (p *plug) Read() (actuate.State, error) {
 	p.block()
