@@ -26,7 +26,7 @@ demo: build ## a simulated node under a power budget; nothing on this machine is
 	@bin/wattloop demo $(ARGS)
 
 test: build lint ## vet, staticcheck and every test under the race detector
-	@go test -race -timeout $(TIMEOUT) -json ./... | go run ./internal/testsum
+	@go test -race -timeout $(TIMEOUT) -parallel 4 -json ./... | go run ./internal/testsum
 
 lint: ## gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above" >&2; exit 1; }
