@@ -1,11 +1,14 @@
 package warden
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -55,6 +58,34 @@ func TestStopFails(t *testing.T) {
 		t.Error(err)
 	}
 	wantHolds(t, h.plugs[0], "200/250")
+}
+
+// A restore that fails until the deadline says what the device holds, never 0,
+// and what the last attempt met; one of which nothing was read says that.
+func TestRestoreFailsInWords(t *testing.T) {
+	p := plugIn(t, t.TempDir(), "a", 200)
+	var said bytes.Buffer
+	r := bench(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) }, p)
+	r.says(set("plug:a", 150), "applied 150")
+	p.break_(always(syscall.EROFS))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	results := r.restoreEach(ctx, false)
+	r.report("stop", results)
+	got := results[0]
+	if got.Result != actuate.Error || got.Value != 150 || got.Unknown || !strings.Contains(got.Message, "read-only file system") {
+		t.Errorf("restore = %+v; want 150 and the read-only file system", got)
+	}
+	if line := said.String(); !regexp.MustCompile(`level=ERROR msg="device settled" .*value=150 result=error reason=restore_failed message=".*read-only file system"`).MatchString(line) {
+		t.Errorf("logged:\n%s", line)
+	}
+	p.blind(func() error { return syscall.EIO })
+	left := r.start(inheritance{alone: true})
+	if got := left[0]; got.Result != actuate.Error || !got.Unknown || !strings.Contains(got.Message, "input/output error") {
+		t.Errorf("leftover = %+v; want an unknown value and the input/output error", got)
+	}
+	p.break_(nil)
+	p.blind(nil)
 }
 
 // I7: a second process on the same run.path or state.path is refused.

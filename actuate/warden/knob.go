@@ -34,7 +34,8 @@ type knob struct {
 	wake chan struct{} // a deadline has changed
 
 	published atomic.Pointer[actuate.DeviceState]
-	looked    atomic.Int64 // wall time of the last look, Unix nanoseconds
+	attempt   atomic.Pointer[Restored] // the last one to give it back at a person's word or at the end
+	looked    atomic.Int64             // wall time of the last look, Unix nanoseconds
 
 	mu       sync.Mutex
 	state    string
@@ -53,6 +54,7 @@ type knob struct {
 	applied  actuate.State  // what was read back then
 	dirty    bool           // a write has begun and was not read back: the device may hold anything
 	kept     bool           // left standing by a clean stop
+	refused  error          // of the last restore that failed
 	pending  bool           // the device does not hold what the claims say: tried again at retryAt
 	retryAt  time.Duration
 	backoff  time.Duration

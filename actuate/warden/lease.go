@@ -240,7 +240,7 @@ func (k *knob) alarmText() string {
 		return fmt.Sprintf("%s: set back to %g %s by somebody else more than %d times in %s: left to them",
 			k.desc.ID, k.current.Value, k.desc.Unit, maxReasserts, reassertWindow)
 	case actuate.ReasonRestoreFailed:
-		return fmt.Sprintf("%s: reads %g %s, the original could not be given back yet; it is tried again", k.desc.ID, k.current.Value, k.desc.Unit)
+		return fmt.Sprintf("%s: reads %g %s, the original could not be given back yet; it is tried again: %v", k.desc.ID, k.current.Value, k.desc.Unit, k.refused)
 	case actuate.ReasonJournal:
 		return fmt.Sprintf("%s: the originals were lost and it stands below its default: set it by hand, then `wattloop caps resume`", k.desc.ID)
 	}

@@ -12,8 +12,9 @@ type Restored struct {
 	Device  string  `json:"device"`
 	Name    string  `json:"name"`
 	Unit    string  `json:"unit"`
-	Value   float64 `json:"value"`  // what the device holds now
-	Result  string  `json:"result"` // Applied: given back; None: nothing of ours was on it; Error: tried again
+	Value   float64 `json:"value,omitempty"`   // what it held when it was last read
+	Unknown bool    `json:"unknown,omitempty"` // it was never read: there is no Value
+	Result  string  `json:"result"`            // Applied: given back; None: nothing of ours was on it; Error: tried again
 	Reason  string  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
 }
@@ -86,7 +87,7 @@ func (k *knob) takeOver(in inheritance) Restored {
 		k.log.Warn("intent record is of no use", "err", err)
 	}
 	hw, readErr := k.read()
-	out.Value = hw.Value
+	out.Value, out.Unknown = hw.Value, readErr != nil
 	if !open && r == nil {
 		if readErr != nil && gone(readErr) {
 			k.lose()
@@ -121,7 +122,7 @@ func (k *knob) takeOver(in inheritance) Restored {
 		}
 		k.carryOut(v, open, r, hw)
 	}
-	out.Value = k.current.Value
+	out.Value, out.Unknown = k.current.Value, !k.readable
 	switch k.state {
 	case actuate.StateArmed:
 		if !k.same(hw, e.State) && k.same(k.current, e.State) {

@@ -61,7 +61,7 @@ func (k *knob) giveBack() {
 		if k.state != actuate.StateRestoreFailed {
 			k.log.Error("original could not be given back: trying again until it can", "original", k.original.Value, "err", err)
 		}
-		k.alarm, k.state = actuate.ReasonRestoreFailed, actuate.StateRestoreFailed
+		k.alarm, k.state, k.refused = actuate.ReasonRestoreFailed, actuate.StateRestoreFailed, err
 		k.later()
 		return
 	}
@@ -142,7 +142,7 @@ func (k *knob) restoreNow(keep bool) Restored {
 	defer k.publish()
 	r := Restored{Device: k.desc.ID, Name: k.desc.Name, Unit: k.desc.Unit, Result: actuate.None}
 	if !k.ours() {
-		r.Value = k.current.Value
+		r.Value, r.Unknown = k.current.Value, !k.readable
 		return r
 	}
 	if keep && k.leaveStanding() {
@@ -152,7 +152,7 @@ func (k *knob) restoreNow(keep bool) Restored {
 	}
 	k.live, k.held, k.kept = nil, nil, false
 	k.giveBack()
-	r.Value = k.current.Value
+	r.Value, r.Unknown = k.current.Value, !k.readable
 	switch k.state {
 	case actuate.StateArmed:
 		r.Result, r.Reason = actuate.Applied, actuate.ReasonRestored

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -196,7 +197,7 @@ func (w *warden) giveUp(cause error) error {
 }
 
 // restoreEach gives every device back. A device that takes longer than ctx is
-// reported as failed; its knob goes on with it.
+// reported with its last attempt, or as failed; its knob goes on with it.
 func (w *warden) restoreEach(ctx context.Context, keep bool) []Restored {
 	type turn struct {
 		i int
@@ -204,11 +205,9 @@ func (w *warden) restoreEach(ctx context.Context, keep bool) []Restored {
 	}
 	results := make([]Restored, len(w.knobs))
 	turns := make(chan turn, len(w.knobs))
+	settled := make([]bool, len(w.knobs))
 	for i, k := range w.knobs {
-		results[i] = Restored{
-			Device: k.desc.ID, Name: k.desc.Name, Unit: k.desc.Unit, Result: actuate.Error,
-			Reason: actuate.ReasonRestoreFailed, Message: k.desc.ID + ": the driver does not answer in time",
-		}
+		k.attempt.Store(nil)
 		// Not waited for beyond ctx: the hand of a hanging driver cannot be stopped,
 		// and every other call of the knob is bounded.
 		go func() { turns <- turn{i, k.giveBackUntil(ctx, keep)} }()
@@ -216,18 +215,37 @@ func (w *warden) restoreEach(ctx context.Context, keep bool) []Restored {
 	for range w.knobs {
 		select {
 		case t := <-turns:
-			results[t.i] = t.r
+			results[t.i], settled[t.i] = t.r, true
 		case <-ctx.Done():
+			for i, k := range w.knobs {
+				if !settled[i] {
+					results[i] = k.lastAttempt()
+				}
+			}
 			return results
 		}
 	}
 	return results
 }
 
+// lastAttempt is how the last attempt to give the device back ended, where none
+// has succeeded; without one, its driver hangs.
+func (k *knob) lastAttempt() Restored {
+	if r := k.attempt.Load(); r != nil {
+		return *r
+	}
+	s := k.snapshot()
+	return Restored{
+		Device: s.ID, Name: s.Name, Unit: s.Unit, Value: s.Current, Unknown: s.Current == 0, Result: actuate.Error,
+		Reason: actuate.ReasonRestoreFailed, Message: s.ID + ": the driver does not answer in time",
+	}
+}
+
 // giveBackUntil tries until the original is back or ctx ends.
 func (k *knob) giveBackUntil(ctx context.Context, keep bool) Restored {
 	for {
 		r := k.restoreNow(keep)
+		k.attempt.Store(&r)
 		if r.Result != actuate.Error || r.Reason == actuate.ReasonGone || ctx.Err() != nil {
 			return r
 		}
@@ -241,7 +259,15 @@ func (w *warden) report(when string, results []Restored) {
 		if r.Result == actuate.None && r.Reason == "" {
 			continue
 		}
-		w.opt.Log.Info("device settled", "at", when, "device", r.Device, "value", r.Value, "result", r.Result, "reason", r.Reason, "message", r.Message)
+		level := slog.LevelInfo
+		if r.Result == actuate.Error {
+			level = slog.LevelError
+		}
+		value := any(r.Value)
+		if r.Unknown {
+			value = "unknown"
+		}
+		w.opt.Log.Log(context.Background(), level, "device settled", "at", when, "device", r.Device, "value", value, "result", r.Result, "reason", r.Reason, "message", r.Message)
 	}
 }
 

@@ -136,7 +136,11 @@ func printRestored(w io.Writer, rep warden.Report, output string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "DEVICE\tID\tHOLDS\tRESULT\tREASON\tMESSAGE")
 	for _, d := range rep.Devices {
-		fmt.Fprintf(tw, "%s\t%s\t%g %s\t%s\t%s\t%s\n", d.Name, d.Device, d.Value, d.Unit, d.Result, orDash(d.Reason), orDash(d.Message))
+		holds := fmt.Sprintf("%g %s", d.Value, d.Unit)
+		if d.Unknown {
+			holds = "unknown"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, d.Device, holds, d.Result, orDash(d.Reason), orDash(d.Message))
 	}
 	return tw.Flush()
 }
