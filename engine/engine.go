@@ -75,6 +75,7 @@ type rule struct {
 	took    time.Duration
 	rest    time.Time // wall time before which no arrival has it evaluated; Run's
 	err     error
+	matched bool // it has had a key
 
 	readings []rules.KeyReading       // of the last evaluation
 	states   map[string]*controlState // of a control, by canonical key
@@ -118,7 +119,7 @@ func New(o Options) *Engine {
 	for _, r := range e.rules {
 		r.resumes = true
 	}
-	e.report.Store(&Report{Rules: e.describe(), Devices: o.Governor.Devices()})
+	e.report.Store(e.newReport(0, nil))
 	e.metrics.reloaded(true)
 	return e
 }
@@ -166,7 +167,9 @@ func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (
 
 	errs = append(errs, e.evaluate(ctx, readings, ts, progress)...)
 	rep := e.newReport(ts, outcomes)
-	e.told.report(rep)
+	if ctx.Err() == nil { // what the end of the process cuts short is no news
+		e.told.report(rep)
+	}
 	if err := e.series.write(ctx, ts, rep.facts()); err != nil {
 		err = fmt.Errorf("engine: store what was decided: %w", err)
 		rep.Unstored, errs = err.Error(), append(errs, err)
@@ -251,6 +254,7 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 		return err
 	}
 	r.readings = krs // none after an error: what was read last is no answer
+	r.matched = r.matched || len(krs) > 0
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.reading.Name, err)
 	}
@@ -265,6 +269,7 @@ func (e *Engine) control(ctx context.Context, r *rule, ts int64) error {
 	if err != nil { // then no key is known, and every state goes without input
 		err = fmt.Errorf("control %s: %w", r.control.Name, err)
 	}
+	r.matched = r.matched || len(kcs) > 0
 	return errors.Join(err, e.advance(ctx, r, kcs, ts))
 }
 

@@ -38,6 +38,9 @@ func (rep *Report) facts() []fact {
 	}
 	asking := map[string]bool{}
 	for _, c := range rep.Controls {
+		if c.Keyless {
+			continue
+		}
 		engaged := 0.0
 		if c.Phase.asks() {
 			engaged = 1

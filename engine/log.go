@@ -22,7 +22,7 @@ func newTeller(log *slog.Logger) *teller { return &teller{log: log} }
 func (t *teller) report(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
 	for _, r := range rep.Readings {
-		if r.Err != "" {
+		if r.Err != "" && !r.Keyless { // failures says that of the rule
 			t.say("reading "+r.Name+r.Key.String(), r.Err, "", slog.LevelWarn, "reading without a value",
 				"reading", r.Name, "key", r.Key.String(), "err", r.Err)
 		}
@@ -54,7 +54,7 @@ func (t *teller) control(c ControlReport) {
 	switch {
 	case blind:
 		level, msg, text = slog.LevelError, "a control for protection has no input that it can trust", text+" blind"
-		if c.Quality == rules.Warming {
+		if c.Quality == rules.Warming || c.Keyless { // as at every start
 			level = slog.LevelWarn
 		}
 	case c.Phase == Restoring:
@@ -63,7 +63,7 @@ func (t *teller) control(c ControlReport) {
 	subject := c.Name + c.Key.String()
 	t.say("control "+subject, text, string(Idle), level, msg,
 		"control", c.Name, "key", c.Key.String(), "phase", c.Phase, "value", c.Value, "why", c.Why)
-	if c.Err != "" {
+	if c.Err != "" && !c.Keyless {
 		t.say("error "+subject, c.Err, "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
 	}
 }

@@ -45,11 +45,15 @@ type RuleReport struct {
 type ReadingReport struct {
 	Name, Unit string
 	TS         int64 // of the evaluation, Unix milliseconds
+	// Keyless marks the one row of a reading that has no key: it is missing, and
+	// Why or Err says the reason.
+	Keyless bool
 	rules.KeyReading
 }
 
 // ControlReport is one control for one key.
 type ControlReport struct {
+	Keyless                     bool // as of a reading
 	Name, Mode, Purpose, Action string
 	Key                         labels.Labels
 	Phase                       Phase
@@ -70,13 +74,14 @@ func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
 	}
 	for _, r := range e.rules {
 		for _, kr := range r.readings {
-			rep.Readings = append(rep.Readings, ReadingReport{r.reading.Name, r.reading.Unit, r.at, kr})
+			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, TS: r.at, KeyReading: kr})
 		}
 		for _, key := range sortedKeys(r.states) {
 			st := r.states[key]
 			rep.Controls = append(rep.Controls, st.report(r.control, ts))
 			rep.keys[key] = st.labels
 		}
+		rep.keyless(r)
 	}
 	for _, o := range outcomes {
 		if ls, ok := e.keys[o.Key]; ok {
@@ -85,6 +90,33 @@ func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
 	}
 	e.keys = rep.keys
 	return rep
+}
+
+// keyless adds the row of a rule that has nothing to say of any key, so that
+// what is missing is seen.
+func (rep *Report) keyless(r *rule) {
+	why, failed := "not evaluated yet", ""
+	switch {
+	case r.err != nil:
+		why, failed = "", r.err.Error()
+	case r.at != 0 && r.matched:
+		why = "no series matches any more"
+	case r.at != 0:
+		why = "no series matches yet"
+	}
+	switch {
+	case r.control != nil && len(r.states) == 0:
+		c := r.control
+		rep.Controls = append(rep.Controls, ControlReport{
+			Keyless: true, Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Phase: Idle,
+			Engage: -1, Release: -1, Quality: rules.Missing, Err: failed, Why: why,
+		})
+	case r.reading != nil && len(r.readings) == 0:
+		rep.Readings = append(rep.Readings, ReadingReport{
+			Keyless: true, Name: r.reading.Name, Unit: r.reading.Unit, TS: r.at,
+			KeyReading: rules.KeyReading{Quality: rules.Missing, Err: failed, Why: why},
+		})
+	}
 }
 
 func (e *Engine) describe() []RuleReport {

@@ -76,8 +76,13 @@ func TestReportAfterAFailure(t *testing.T) {
 			t.Errorf("%s: err %q", r.Name, r.Err)
 		}
 	}
-	if len(rep.Readings) != 0 || len(rep.Controls) != 0 {
-		t.Errorf("%d readings, %d controls; want none", len(rep.Readings), len(rep.Controls))
+	for _, r := range rep.Readings {
+		if !r.Keyless || r.Quality != rules.Missing || !strings.Contains(r.Err, "the disk is on fire") {
+			t.Errorf("%+v; want it missing, with the error", r)
+		}
+	}
+	if c := control(t, rep, "node_power_budget"); len(rep.Controls) != 1 || !c.Keyless || !strings.Contains(c.Err, "the disk is on fire") {
+		t.Errorf("controls %+v; want one without a key, with the error", rep.Controls)
 	}
 	w.fail = nil
 	w.load(5, 5, 100, 100)
@@ -152,4 +157,54 @@ func condition(name, engage, release string) string {
     ttl: 30s
     purpose: efficiency
 `, name, engage, release)
+}
+
+// A rule that no series matches has a row that says so, and nothing of it is
+// stored or printed: neither is it a zero.
+func TestKeylessRows(t *testing.T) {
+	w := bareWorld(t)
+	w.restart(breaker)
+	f := func(rep *engine.Report, why string) {
+		t.Helper()
+		for _, name := range []string{"cpu_packages", "cpu_power", "node_power", "node_power_host"} {
+			i := slices.IndexFunc(rep.Readings, func(r engine.ReadingReport) bool { return r.Name == name })
+			if i < 0 {
+				t.Errorf("%s has no row", name)
+				continue
+			}
+			if r := rep.Readings[i]; !r.Keyless || !r.Key.IsEmpty() || r.Valid || r.Quality != rules.Missing || r.Why != why {
+				t.Errorf("%s: %+v; want no key, missing, %q", name, r, why)
+			}
+		}
+		c := control(t, rep, "breaker")
+		if !c.Keyless || c.Phase != engine.Idle || c.Quality != rules.Missing || c.Why != why || c.Engage != -1 || c.Release != -1 || c.Mode == "" {
+			t.Errorf("breaker: %+v; want no key, idle, missing, %q", c, why)
+		}
+	}
+	f(w.eng.Report(), "not evaluated yet")
+	rep := w.step(0)
+	f(rep, "no series matches yet")
+	var lines strings.Builder
+	if err := (&engine.Transcript{W: &lines, Start: rep.TS}).Observe(rep); err != nil {
+		t.Fatal(err)
+	}
+	if s := lines.String(); strings.Contains(s, "reading") || strings.Contains(s, "control") {
+		t.Errorf("the transcript prints\n%s", s)
+	}
+	if got := w.samples(`{__name__=~"wattloop_(reading|control).*"}`, 0); got != "" {
+		t.Errorf("stored:\n%s", got)
+	}
+	if log := w.log.String(); strings.Count(log, "no input that it can trust") != 1 || strings.Contains(log, "ERROR") {
+		t.Errorf("want one warning for protection:\n%s", log)
+	}
+
+	w.load(5, 5, 100, 100)
+	for _, r := range w.eng.Report().Readings {
+		if r.Keyless != (r.Name == "node_power_host") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if c := control(t, w.eng.Report(), "breaker"); c.Keyless || len(w.eng.Report().Controls) != 2 {
+		t.Errorf("%+v", w.eng.Report().Controls)
+	}
 }

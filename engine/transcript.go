@@ -45,13 +45,20 @@ func (t *Transcript) Observe(rep *Report) error {
 	return nil
 }
 
-// transcriptFacts maps "kind  subject" to a value as printed.
+// transcriptFacts maps "kind  subject" to a value as printed. A rule without a
+// key is no fact: what would be printed of it hangs on no sample.
 func transcriptFacts(rep *Report) map[string]string {
 	facts := map[string]string{}
 	for _, r := range rep.Readings {
+		if r.Keyless {
+			continue
+		}
 		facts["reading  "+r.Name+r.Key.String()] = readingText(r)
 	}
 	for _, c := range rep.Controls {
+		if c.Keyless {
+			continue
+		}
 		v := string(c.Phase)
 		if c.Phase.asks() {
 			v += " " + number(c.Value)

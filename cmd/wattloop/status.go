@@ -76,7 +76,7 @@ func printStatus(w io.Writer, s *status) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nREADING\tKEY\tVALUE\tQUALITY\tAGE")
 	for _, r := range s.Readings {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, keyText(r.Key), valueText(r.Value, r.Unit), qualityText(r.Quality, r.Partial, r.Error), ageText(r.AgeSeconds, r.Value != nil))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, keyText(r.Key), valueText(r.Value, r.Unit), qualityText(r), ageText(r.AgeSeconds, r.Value != nil))
 	}
 	fmt.Fprintln(tw, "\nCONTROL\tKEY\tMODE\tPHASE\tASKS\tRESULT\tWHY")
 	for _, c := range s.Controls {
@@ -140,12 +140,17 @@ func valueText(v *api.Number, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(float64(*v), 'f', 1, 64) + " " + unit)
 }
 
-func qualityText(q string, partial bool, errText string) string {
-	if partial {
+// qualityText is how far a reading can be trusted, and why there is none.
+func qualityText(r api.Reading) string {
+	q := r.Quality
+	if r.Partial {
 		q += ", partial"
 	}
-	if errText != "" {
-		q += ", error: " + errText
+	switch {
+	case r.Error != "":
+		q += ", error: " + r.Error
+	case r.Value == nil && r.Why != "":
+		q += ": " + r.Why
 	}
 	return q
 }
