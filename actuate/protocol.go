@@ -111,6 +111,7 @@ const (
 	ReasonUnchanged     = "unchanged"           // applied without a write: the value stands already
 	ReasonHolding       = "holding"             // applied, without fresh input
 	ReasonRestored      = "restored"            // applied: the original is back
+	ReasonHandedOver    = "handed_over"         // applied: left standing for a warden that follows at once
 )
 
 // ProtocolVersion is the version of the messages between engine and warden.

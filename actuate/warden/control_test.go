@@ -258,7 +258,8 @@ func TestRestoreLiving(t *testing.T) {
 func TestHandover(t *testing.T) {
 	h := build(t, "a")
 	h.part.TTLMS = 60_000
-	h.run(nil)
+	var left []Restored
+	h.run(func(o *Options) { o.Standing = func(s []Restored) { left = s } })
 	h.untilOurs()
 	if err := Handover(context.Background(), h.file("run")); err != nil {
 		t.Fatal(err)
@@ -267,6 +268,9 @@ func TestHandover(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 	h.done <- nil
+	if len(left) != 1 || left[0].Reason != actuate.ReasonHandedOver || left[0].Value != 150 {
+		t.Errorf("left standing: %+v; want the cap of 150 handed over", left)
+	}
 	wantHolds(t, h.plugs[0], "150/250")
 	if report, err := RestoreAll(context.Background(), h.successor(), true); err != nil || report.Devices[0].Reason != actuate.ReasonHolding {
 		t.Errorf("RestoreAll after a handover = %+v, %v", report, err)

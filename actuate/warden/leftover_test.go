@@ -96,8 +96,13 @@ func TestKept(t *testing.T) {
 	r.says(cmd, "applied 150")
 	r.says(guard("plug:b", 150), "applied 150") // without on_stop
 	r.closing.Store(true)
-	results := r.restoreEach(t.Context(), true)
-	if results[0].Reason != actuate.ReasonHolding || results[1].Reason != actuate.ReasonRestored {
+	var left []Restored
+	r.warden.opt.Standing = func(s []Restored) { left = s }
+	if err := r.giveUp(nil); err != nil || len(left) != 1 || left[0].Name != "a" || left[0].Value != 150 {
+		t.Errorf("giveUp = %v, and leaves %+v; want a at 150", err, left)
+	}
+	results := r.restoreEach(t.Context(), true) // once more changes nothing
+	if results[0].Reason != actuate.ReasonHolding || results[1].Result != actuate.None {
 		t.Errorf("stop = %+v", results)
 	}
 	wantHolds(t, q, "200/250")

@@ -60,6 +60,10 @@ type Options struct {
 	Started func(pid int)
 	// Ready, when set, is called when an engine has said that it serves.
 	Ready func()
+	// Standing, when set, is called before Run returns, with the devices on which
+	// a cap of ours was left on purpose: Reason is ReasonHolding (on_stop: hold)
+	// or ReasonHandedOver.
+	Standing func([]Restored)
 	// Ticked, when set, is called after each tick in which every device was
 	// looked at in time and the engine's heartbeat was judged: the one place from
 	// which systemd's watchdog may be fed.

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -180,13 +181,18 @@ func (w *warden) giveUp(cause error) error {
 	w.mu.Lock()
 	handed := w.handed
 	w.mu.Unlock()
-	if handed || errors.Is(cause, ErrLocked) {
+	if errors.Is(cause, ErrLocked) {
+		return nil
+	}
+	if handed {
+		w.leaveStanding(w.handedOver())
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	results := w.restoreEach(ctx, true)
 	w.report("stop", results)
+	w.leaveStanding(slices.DeleteFunc(slices.Clone(results), func(r Restored) bool { return r.Reason != actuate.ReasonHolding }))
 	var errs []error
 	for _, r := range results {
 		if r.Result == actuate.Error {
@@ -194,6 +200,26 @@ func (w *warden) giveUp(cause error) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (w *warden) leaveStanding(left []Restored) {
+	if w.opt.Standing != nil {
+		w.opt.Standing(left)
+	}
+}
+
+// handedOver are the devices with a cap that stays for a successor.
+func (w *warden) handedOver() []Restored {
+	var left []Restored
+	for _, s := range w.snapshots() {
+		if s.Owner != "" {
+			left = append(left, Restored{
+				Device: s.ID, Name: s.Name, Unit: s.Unit, Value: s.Current,
+				Result: actuate.Applied, Reason: actuate.ReasonHandedOver, Message: s.Owner,
+			})
+		}
+	}
+	return left
 }
 
 // restoreEach gives every device back. A device that takes longer than ctx is

@@ -101,11 +101,13 @@ func runWarden(ctx context.Context, c *config, args []string) error {
 		log.Info("started", "warden_pid", os.Getpid(), "engine_pid", pid.Load(), "sysfs", c.Sysfs,
 			"devices", len(o.Devices), "meters", len(o.Meters), "actuation_enabled", c.Enabled)
 	}
+	var standing []warden.Restored
+	o.Standing = func(left []warden.Restored) { standing = left }
 	err = warden.Run(ctx, o)
 	var tree *warden.TreeLockedError
 	switch {
 	case err == nil:
-		log.Info("ended, everything given back")
+		log.Info(farewell(standing))
 		return nil
 	case errors.As(err, &tree):
 		return withCode(exitCannot, fmt.Errorf("%w; end that one first, or name another tree with --sysfs", err))
@@ -113,6 +115,22 @@ func runWarden(ctx context.Context, c *config, args []string) error {
 		return withCode(exitCannot, fmt.Errorf("%w; give this one its own --run.path and --state.path", err))
 	}
 	return exitOf(err)
+}
+
+// farewell says what was left on the devices at a clean end.
+func farewell(standing []warden.Restored) string {
+	if len(standing) == 0 {
+		return "ended, everything given back"
+	}
+	why := "kept by on_stop"
+	if standing[0].Reason == actuate.ReasonHandedOver {
+		why = "handed over"
+	}
+	caps := make([]string, len(standing))
+	for i, d := range standing {
+		caps[i] = fmt.Sprintf("%s %g %s", d.Name, d.Value, d.Unit)
+	}
+	return "ended; " + why + ": " + strings.Join(caps, ", ")
 }
 
 // onHangup turns SIGHUP into the warden's orders until ctx ends.
