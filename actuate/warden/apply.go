@@ -58,8 +58,9 @@ func (k *knob) set(cmd actuate.Command) (actuate.Reply, *change) {
 	if k.stands(c) {
 		return k.goOn(cmd, c), nil
 	}
-	if err := k.save(); err != nil {
-		k.log.Error("original not saved: nothing is written", "err", err)
+	err := k.save()
+	k.fail("original not saved: nothing is written", err)
+	if err != nil {
 		return k.blocked(cmd, actuate.ReasonNotSaved, err.Error()), nil
 	}
 	live, held := k.live, k.held
@@ -100,9 +101,7 @@ func (k *knob) goOn(cmd actuate.Command, c *claim) actuate.Reply {
 	c.clamped = c.clamped || !k.near(k.applied.Value, c.value)
 	k.take(c)
 	k.poke()
-	if err := k.intents.write(k.standingRecord()); err != nil {
-		k.log.Warn("renewal not recorded", "err", err) // the lease is as good without
-	}
+	k.warn("renewal not recorded", k.intents.write(k.standingRecord())) // the lease is as good without
 	r := k.reply(cmd, actuate.Applied, actuate.ReasonUnchanged, "")
 	r.Granted, r.Clamped = c.value, c.clamped
 	return r
@@ -172,11 +171,9 @@ func (k *knob) stand(c *claim, st actuate.State) error {
 	k.opt.Fault(FaultReadBack)
 	k.standing, k.applied, k.dirty = c.value, st, false
 	k.desc.Writable, k.desc.Reason = true, ""
-	if err := k.intents.write(k.standingRecord()); err != nil {
-		// The record before it names the target, and says that anything may be on
-		// the device: a successor gives back what it finds.
-		k.log.Warn("read-back not recorded", "err", err)
-	}
+	// Without it, the record before it names the target, and says that anything
+	// may be on the device: a successor gives back what it finds.
+	k.warn("read-back not recorded", k.intents.write(k.standingRecord()))
 	return nil
 }
 

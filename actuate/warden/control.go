@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -114,8 +115,8 @@ func (c *control) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		c.note(c.opt.Log, slog.LevelWarn, "control socket takes no callers", err)
 		if err != nil {
-			c.opt.Log.Warn("control socket", "err", err)
 			time.Sleep(100 * time.Millisecond) // out of descriptors: do not spin
 			continue
 		}

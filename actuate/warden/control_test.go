@@ -84,8 +84,6 @@ func TestRestoreFailsInWords(t *testing.T) {
 	if got := left[0]; got.Result != actuate.Error || !got.Unknown || !strings.Contains(got.Message, "input/output error") {
 		t.Errorf("leftover = %+v; want an unknown value and the input/output error", got)
 	}
-	p.break_(nil)
-	p.blind(nil)
 }
 
 // I7: a second process on the same run.path or state.path is refused.

@@ -75,8 +75,10 @@ func (k *knob) leave(st actuate.State) {
 
 // watch looks at a device that holds nothing of ours.
 func (k *knob) watch() {
-	if k.unclosed && k.journal.close(k.desc.ID) == nil {
-		k.unclosed = false
+	if k.unclosed {
+		err := k.journal.close(k.desc.ID)
+		k.fail("journal entry not closed", err)
+		k.unclosed = err != nil
 	}
 	st, err := k.read()
 	switch {

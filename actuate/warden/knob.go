@@ -31,6 +31,7 @@ type knob struct {
 	desc actuate.Description
 	log  *slog.Logger
 	hand hand
+	troubles
 	wake chan struct{} // a deadline has changed
 
 	published atomic.Pointer[actuate.DeviceState]
@@ -83,18 +84,25 @@ func (k *knob) read() (actuate.State, error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("warden: %s: %w", k.desc.ID, err)
-		if k.readErr == nil {
-			k.log.Warn("device cannot be read", "err", err)
-		}
 		k.readErr = err
+		k.warn("device cannot be read", err)
 		return actuate.State{}, err
 	}
 	k.readErr = nil
+	k.warn("device cannot be read", nil)
 	k.current, k.readable = st, true
 	if k.seen < 0 {
 		k.seen = k.opt.Clock()
 	}
 	return st, nil
+}
+
+func (k *knob) warn(what string, err error, args ...any) {
+	k.note(k.log, slog.LevelWarn, what, err, args...)
+}
+
+func (k *knob) fail(what string, err error, args ...any) {
+	k.note(k.log, slog.LevelError, what, err, args...)
 }
 
 // describe asks the device anew whether it can be written: it may have been

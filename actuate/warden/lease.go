@@ -85,9 +85,7 @@ func (k *knob) renew(cmd actuate.Command) actuate.Reply {
 	if k.pending {
 		return k.failed(cmd, k.alarm, k.alarmText())
 	}
-	if err := k.intents.write(k.standingRecord()); err != nil {
-		k.log.Warn("renewal not recorded", "err", err) // the lease is as good without
-	}
+	k.warn("renewal not recorded", k.intents.write(k.standingRecord())) // the lease is as good without
 	r := k.reply(cmd, actuate.Applied, actuate.ReasonUnchanged, "")
 	r.Granted, r.Clamped = c.value, c.clamped
 	return r

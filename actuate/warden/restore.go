@@ -20,8 +20,9 @@ func (k *knob) settle() {
 			return
 		}
 		if k.dirty || k.pending || k.standing != c.value {
-			if err := k.put(c); err != nil {
-				k.log.Error("cap could not be set", "control", c.control, "value", c.value, "err", err)
+			err := k.put(c)
+			k.fail("cap could not be set", err, "control", c.control, "value", c.value)
+			if err != nil {
 				if !c.protects() {
 					k.live = nil
 					continue
@@ -57,10 +58,9 @@ func (k *knob) giveBack() {
 		k.leave(st)
 		return
 	}
-	if err := k.restore(); err != nil {
-		if k.state != actuate.StateRestoreFailed {
-			k.log.Error("original could not be given back: trying again until it can", "original", k.original.Value, "err", err)
-		}
+	err = k.restore()
+	k.fail("original could not be given back: trying again until it can", err, "original", k.original.Value)
+	if err != nil {
 		k.alarm, k.state, k.refused = actuate.ReasonRestoreFailed, actuate.StateRestoreFailed, err
 		k.later()
 		return
@@ -70,9 +70,7 @@ func (k *knob) giveBack() {
 
 // restore writes the original and reads it back.
 func (k *knob) restore() error {
-	if err := k.intents.write(k.record(phaseRestoring, k.governing())); err != nil {
-		k.log.Warn("restore not recorded", "err", err) // the original matters more
-	}
+	k.warn("restore not recorded", k.intents.write(k.record(phaseRestoring, k.governing()))) // the original matters more
 	k.dirty = true
 	original := *k.original
 	if err := k.tryAgain(func() error { return k.dev.Restore(original) }); err != nil {
@@ -98,11 +96,12 @@ func (k *knob) close(why string) {
 // cannot be written the entry stays open, which is harmless: it is closed
 // before the next one is opened, or by the next start.
 func (k *knob) forget() {
-	if err := k.journal.close(k.desc.ID); err != nil {
+	err := k.journal.close(k.desc.ID)
+	k.fail("journal entry not closed", err)
+	if err != nil {
 		k.unclosed = true
-		k.log.Error("journal entry not closed", "err", err)
-	} else if err := k.intents.remove(k.desc.ID); err != nil {
-		k.log.Warn("intent record not removed", "err", err)
+	} else {
+		k.warn("intent record not removed", k.intents.remove(k.desc.ID))
 	}
 	k.original, k.live, k.held = nil, nil, nil
 	k.standing, k.applied, k.dirty = 0, actuate.State{}, false
@@ -126,11 +125,9 @@ func (k *knob) leaveStanding() bool {
 	if k.pending || k.dirty || k.governing() == nil {
 		return false
 	}
-	if err := k.intents.write(k.standingRecord()); err != nil {
-		k.log.Error("cap cannot be left standing", "err", err)
-		return false
-	}
-	return true
+	err := k.intents.write(k.standingRecord())
+	k.fail("cap cannot be left standing", err)
+	return err == nil
 }
 
 // restoreNow gives the device back whatever the claims say, for a person or at

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 
@@ -115,15 +116,15 @@ func (w *warden) refuse(conn *actuate.Conn, m actuate.Message) {
 // sendReplies sends replies, without their texts when these are too long. A
 // failure is that of the connection, which the reader of it sees too.
 func (w *warden) sendReplies(conn *actuate.Conn, m actuate.Message) {
+	const refused = "engine does not take its replies"
 	if err := conn.Send(m); err == nil {
+		w.forgetTrouble(refused)
 		return
 	}
 	for i := range m.Replies {
 		m.Replies[i].Message = ""
 	}
-	if err := conn.Send(m); err != nil {
-		w.opt.Log.Warn("engine does not take its replies", "err", err)
-	}
+	w.note(w.opt.Log, slog.LevelWarn, refused, conn.Send(m))
 }
 
 // greet sends what an engine needs to know, and the meters.

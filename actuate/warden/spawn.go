@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -140,8 +141,8 @@ func (w *warden) supervise(ctx context.Context) {
 	served := false // some engine has ever been ready
 	for ctx.Err() == nil {
 		e, err := w.opt.Engine.start()
+		w.note(w.opt.Log, slog.LevelError, "engine not started", err)
 		if err != nil {
-			w.opt.Log.Error("engine not started", "err", err)
 			if !served {
 				w.end(errors.Join(&ExitError{Code: 1}, err))
 				return
@@ -156,10 +157,12 @@ func (w *warden) supervise(ctx context.Context) {
 				w.end(&ExitError{Code: code})
 				return
 			}
-			w.opt.Log.Error("engine has ended: starting it again", "pid", e.pid, "how", e.state.String(), "after", wait)
+			const again = "engine has ended: starting it again"
 			if time.Since(e.born) > longLife {
 				wait = firstPause
+				w.forgetTrouble(again)
 			}
+			w.note(w.opt.Log, slog.LevelError, again, errors.New(e.state.String()), "pid", e.pid, "after", wait)
 		}
 		pause(ctx, wait)
 		wait = min(2*wait, longPause)

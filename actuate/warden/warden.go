@@ -24,6 +24,7 @@ import (
 // warden is the state of one process that holds the lock.
 type warden struct {
 	*books
+	troubles
 	knobs []*knob // in the order of Options.Devices
 	byID  map[string]*knob
 	locks []*lock
@@ -369,8 +370,8 @@ func (w *warden) keepLocks() {
 		if errors.Is(err, ErrLocked) {
 			w.opt.Log.Error("another warden has taken over: ending, and leaving the devices to it", "err", err)
 			w.end(err)
-		} else if err != nil {
-			w.opt.Log.Error("lock cannot be checked", "err", err)
+		} else {
+			w.note(w.opt.Log, slog.LevelError, "lock cannot be checked: "+l.path, err)
 		}
 	}
 }
