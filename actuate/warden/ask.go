@@ -19,6 +19,9 @@ import (
 // ErrNotRunning is returned where only a living warden can answer.
 var ErrNotRunning = errors.New("no warden is running")
 
+// ErrHangs is returned where a warden is at work that does not answer in time.
+var ErrHangs = errors.New("the warden does not answer")
+
 // Report says what became of every device when a person asked for the
 // originals.
 type Report struct {
@@ -154,23 +157,46 @@ func (a answer) err() error {
 // not yet its socket is waited for.
 func ask(ctx context.Context, runPath string, req request) (answer, error) {
 	dir := filepath.Join(runPath, "warden")
+	began := time.Now()
 	conn, err := dial(ctx, dir)
+	if hangs(ctx, err) {
+		return answer{}, hanging(dir, time.Since(began))
+	}
 	if err != nil {
 		return answer{}, fmt.Errorf("warden: %s: %w", filepath.Join(dir, socketName), err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	var a answer
-	if err := json.NewEncoder(conn).Encode(req); err != nil {
-		return a, fmt.Errorf("warden: ask: %w", err)
+	err = json.NewEncoder(conn).Encode(req)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a)
 	}
-	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return a, fmt.Errorf("warden: answer: %w", err)
+	switch {
+	case err == nil:
+		return a, nil
+	case hangs(ctx, err):
+		return a, hanging(dir, time.Since(began))
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
-	return a, nil
+	return a, fmt.Errorf("warden: %s: answer: %w", filepath.Join(dir, socketName), err)
+}
+
+// hangs says that err comes of a warden that does not answer: the time is over,
+// or so many callers wait already that it takes no more.
+func hangs(ctx context.Context, err error) bool {
+	return err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, ErrNotRunning) || errors.Is(err, unix.EAGAIN))
+}
+
+// hanging tells a person whom to end.
+func hanging(dir string, waited time.Duration) error {
+	who, way := "its process is stopped or hangs", "kill it"
+	if pid := keeper(dir); pid > 0 {
+		who, way = fmt.Sprintf("process %d is stopped or hangs", pid), fmt.Sprintf("kill -9 %d", pid)
+	}
+	return fmt.Errorf("warden: %s: %w within %s: %s: %s, and run this again",
+		filepath.Join(dir, socketName), ErrHangs, waited.Round(100*time.Millisecond), who, way)
 }
 
 func dial(ctx context.Context, dir string) (net.Conn, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -159,6 +160,52 @@ func TestTreeLockOfSysfs(t *testing.T) {
 	if _, err := takeTree("/sys"); !errors.Is(err, ErrLocked) {
 		t.Errorf("second lock of /sys = %v; want %v", err, ErrLocked)
 	}
+}
+
+// A warden that is stopped or hangs is named with the way out, also when so many
+// callers wait that its socket takes no more; killed, it does not stand in the way.
+func TestWardenHangs(t *testing.T) {
+	h := build(t, "a")
+	h.part.TTLMS = 60_000
+	w := h.outside("")
+	h.untilAll("150/250")
+	h.until("an answer", func() bool { return h.list().PID != 0 })
+	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(w.Process.Pid)
+	check := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := RestoreAll(ctx, h.successor(), true)
+		if !errors.Is(err, ErrHangs) {
+			t.Fatalf("RestoreAll = %v; want %v", err, ErrHangs)
+		}
+		for _, want := range []string{h.file("run/warden/warden.sock"), "process " + pid + " ", "kill -9 " + pid + ", and run this again"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("RestoreAll = %v; want %q in it", err, want)
+			}
+		}
+	}
+	check()
+	for full := false; !full; {
+		err := shortPath(h.file("run/warden"), func(short string) error {
+			conn, err := net.DialTimeout("unix", short, 100*time.Millisecond)
+			if err == nil {
+				t.Cleanup(func() { conn.Close() })
+			}
+			return err
+		})
+		full = err != nil
+	}
+	check()
+	w.Process.Kill()
+	w.Wait()
+	if _, err := RestoreAll(t.Context(), h.successor(), true); err != nil {
+		t.Error(err)
+	}
+	wantHolds(t, h.plugs[0], "200/250")
 }
 
 // A lock file that an operator removed is made and locked again.

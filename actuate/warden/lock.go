@@ -112,7 +112,24 @@ func (l *lock) take() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("warden: lock: %s: %w", l.path, err)
 	}
+	// For the people that look for the holder; the lock is as good without.
+	if f.Truncate(0) == nil {
+		fmt.Fprintln(f, os.Getpid())
+	}
 	return f, nil
+}
+
+// keeper is the process that has written itself into the lock of dir, or 0.
+func keeper(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
 }
 
 // check sees to it that the name still stands for the file that is locked. A
