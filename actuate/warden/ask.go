@@ -103,10 +103,21 @@ func askRestore(ctx context.Context, runPath string, noLatch bool, locked error)
 }
 
 // Resume ends the latch of RestoreAll, and the standstill of devices whose
-// originals were lost.
-func Resume(ctx context.Context, o Options) error {
+// originals were lost. It says whether there was anything to end; where no
+// warden has ever been it makes no folder.
+func Resume(ctx context.Context, o Options) (was bool, err error) {
 	ctx, cancel := withLimit(ctx, stopLimit)
 	defer cancel()
+	if missing(o.StatePath) {
+		if missing(o.RunPath) {
+			return false, nil
+		}
+		a, err := ask(ctx, o.RunPath, request{Op: opResume}) // one with another state.path, if any
+		if errors.Is(err, ErrNotRunning) {
+			return false, nil
+		}
+		return a.Resumed, errors.Join(err, a.err())
+	}
 	w, err := open(o)
 	if errors.Is(err, ErrLocked) {
 		locked := err
@@ -114,13 +125,19 @@ func Resume(ctx context.Context, o Options) error {
 		if errors.Is(err, ErrNotRunning) {
 			err = locked
 		}
-		return errors.Join(err, a.err())
+		return a.Resumed, errors.Join(err, a.err())
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.close()
 	return w.resume()
+}
+
+// missing says that no warden has ever had its folder under path.
+func missing(path string) bool {
+	_, err := os.Lstat(filepath.Join(path, "warden"))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // List asks the living warden for its state; ErrNotRunning when there is none.

@@ -45,6 +45,8 @@ type answer struct {
 	Error  string  `json:"error,omitempty"`
 	Report *Report `json:"report,omitempty"`
 	Status *Status `json:"status,omitempty"`
+	// Resumed says that something was held back until then.
+	Resumed bool `json:"resumed,omitempty"`
 }
 
 // Status is what a living warden says of itself.
@@ -181,7 +183,8 @@ func (c *control) handle(req request) answer {
 		report, err := c.restoreAll(ctx, req.NoLatch)
 		return answer{Report: &report, Error: text(err)}
 	case opResume:
-		return answer{Error: text(c.resume())}
+		was, err := c.resume()
+		return answer{Resumed: was, Error: text(err)}
 	case opHandover:
 		c.mu.Lock()
 		c.handed = true
@@ -219,15 +222,20 @@ func (w *warden) restoreAll(ctx context.Context, noLatch bool) (Report, error) {
 	return r, errors.Join(latchErr, r.err())
 }
 
-func (w *warden) resume() error {
+// resume ends the latch and clears the suspects; was says that there was one
+// or the other.
+func (w *warden) resume() (was bool, err error) {
+	was = w.latch.closed() || w.journal.anySuspect()
 	if err := w.cleared(); err != nil {
-		return err
+		return was, err
 	}
 	if err := w.latch.open(); err != nil {
-		return err
+		return was, err
 	}
-	w.opt.Log.Info("latch opened")
-	return nil
+	if was {
+		w.opt.Log.Info("latch opened")
+	}
+	return was, nil
 }
 
 func text(err error) string {

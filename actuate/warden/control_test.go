@@ -289,8 +289,8 @@ func TestRestoreLiving(t *testing.T) {
 	if s := h.list(); !s.Latched {
 		t.Errorf("status %+v; want it latched", s)
 	}
-	if err := Resume(context.Background(), h.successor()); err != nil {
-		t.Error(err)
+	if was, err := Resume(context.Background(), h.successor()); err != nil || !was {
+		t.Errorf("Resume = %v, %v", was, err)
 	}
 	h.untilOurs()
 	report, err = RestoreAll(context.Background(), h.successor(), true)
@@ -350,8 +350,13 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := List(context.Background(), h.file("run")); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("List = %v; want %v", err, ErrNotRunning)
 	}
-	if err := Resume(context.Background(), h.successor()); err != nil {
-		t.Errorf("Resume = %v", err)
+	if was, err := Resume(context.Background(), h.successor()); err != nil || was {
+		t.Errorf("Resume = %v, %v; want nothing to resume", was, err)
+	}
+	for _, dir := range []string{"state", "run"} {
+		if _, err := os.Stat(h.file(dir)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Resume of nothing made %s: %v", dir, err)
+		}
 	}
 	report, err := RestoreAll(context.Background(), h.successor(), false)
 	if err != nil || len(report.Devices) != 1 || report.Devices[0].Result != actuate.None || !report.Latched {

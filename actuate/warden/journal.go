@@ -156,6 +156,12 @@ func (j *journal) suspect(id string) bool {
 	return slices.Contains(j.body.Suspect, id)
 }
 
+func (j *journal) anySuspect() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.body.Suspect) > 0
+}
+
 // save makes the original of a device durable and returns what counts as the
 // original: an entry of this boot that is open already is never overwritten,
 // since the device may hold a value of ours by now.

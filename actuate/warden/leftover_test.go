@@ -130,8 +130,8 @@ func TestKept(t *testing.T) {
 	r.start(inheritance{kept: true})
 	r.says(cmd, "blocked latched 200")
 	r.cut()
-	if err := Resume(t.Context(), r.opt); err != nil {
-		t.Error(err)
+	if was, err := Resume(t.Context(), r.opt); err != nil || !was {
+		t.Errorf("Resume = %v, %v", was, err)
 	}
 	r.start(inheritance{kept: true})
 	r.says(cmd, "applied 150")
@@ -189,7 +189,7 @@ func TestJournalCorrupt(t *testing.T) {
 		r.says(with(set("plug:b", 0), actuate.OpRelease), "applied restored 200")
 		r.start(inheritance{}) // survives a restart
 		r.says(set("plug:a", 120), "error journal_corrupt 150")
-		if err := r.resume(); err != nil {
+		if _, err := r.resume(); err != nil {
 			t.Fatal(err)
 		}
 		r.says(set("plug:a", 120), "applied 120")

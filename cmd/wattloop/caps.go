@@ -169,10 +169,15 @@ func capsResumeCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := warden.Resume(cmd.Context(), o); err != nil {
+		was, err := warden.Resume(cmd.Context(), o)
+		if err != nil {
 			return withCode(exitCannot, ownPaths(err))
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "controls may act again")
+		said := "controls may act again"
+		if !was {
+			said = fmt.Sprintf("nothing was held back under --state.path %s: nothing to resume", c.StatePath)
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 		return withCode(exitCannot, err)
 	}
 	return cmd
