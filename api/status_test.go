@@ -58,6 +58,7 @@ func full() (*engine.Report, Facts) {
 	at := time.Unix(1760000000, 0).UTC()
 	return rep, Facts{
 		Version: "v1", Node: "worker-01", WardenPID: 10, EnginePID: 11, Started: at.Add(-time.Hour), Durability: "fsync", Series: 42,
+		StoreError: "store: /data: disk is nearly full",
 		Integrity:  []Loss{{at.Add(-time.Minute), at, "points were refused: disk full"}},
 		Channels:   []Channel{{"default", 100, 1, 2, 0.25}, {"host", 0, 0, 0, -1}},
 		RulesError: "rules: 1 error",

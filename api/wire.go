@@ -16,7 +16,8 @@ type Facts struct {
 	EnginePID  int       `json:"engine_pid"`
 	Started    time.Time `json:"started"`
 	Durability string    `json:"durability"`
-	Series     uint64    `json:"series"` // in the head of the TSDB
+	Series     uint64    `json:"series"`                // in the head of the TSDB
+	StoreError string    `json:"store_error,omitempty"` // why no samples are taken
 	Integrity  []Loss    `json:"integrity"`
 	Channels   []Channel `json:"channels"`
 	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/rules"
@@ -23,7 +24,7 @@ func (t *teller) report(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
 	for _, r := range rep.Readings {
 		if r.Err != "" && !r.Keyless { // failures says that of the rule
-			t.say("reading "+r.Name+r.Key.String(), r.Err, "", slog.LevelWarn, "reading without a value",
+			t.say("reading "+r.Name+r.Key.String(), numberless(r.Err), "", slog.LevelWarn, "reading without a value",
 				"reading", r.Name, "key", r.Key.String(), "err", r.Err)
 		}
 	}
@@ -40,9 +41,9 @@ func (t *teller) report(rep *Report) {
 func (t *teller) failures(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
 	for _, r := range rep.Rules {
-		t.say(r.Name, r.Err, "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
+		t.say(r.Name, numberless(r.Err), "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
 	}
-	t.say("", rep.Unstored, "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
+	t.say("", numberless(rep.Unstored), "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
 	t.last = t.now
 }
 
@@ -64,7 +65,7 @@ func (t *teller) control(c ControlReport) {
 	t.say("control "+subject, text, string(Idle), level, msg,
 		"control", c.Name, "key", c.Key.String(), "phase", c.Phase, "value", c.Value, "why", c.Why)
 	if c.Err != "" && !c.Keyless {
-		t.say("error "+subject, c.Err, "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
+		t.say("error "+subject, numberless(c.Err), "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
 	}
 }
 
@@ -79,6 +80,17 @@ func (t *teller) outcome(o actuate.Outcome) {
 	t.say("outcome "+o.Control+o.Key+" "+o.Device, fmt.Sprint(o.Result, o.Reason, o.Applied), "", level, "outcome",
 		"control", o.Control, "key", o.Key, "device", o.Device, "desired", o.Desired, "applied", o.Applied,
 		"result", o.Result, "reason", o.Reason, "message", o.Message)
+}
+
+// numberless drops the digits of an error, so that one which counts something is
+// not said anew at each count.
+func numberless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 // say logs msg when text is not what was said of the subject last, unless there

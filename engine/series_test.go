@@ -1,8 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -204,5 +207,22 @@ func TestStoreTakesNothing(t *testing.T) {
 	}
 	if got := w.samples("wattloop_reading", 25); got != "" {
 		t.Errorf("the readings did not end: %s", got)
+	}
+}
+
+// A failure that counts something is logged when it begins, not at each count.
+func TestUnstoredIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	say := engine.NewFailureLog(slog.New(slog.NewTextHandler(&log, nil)))
+	for _, mib := range []int{200, 199, 7} {
+		say(&engine.Report{Unstored: fmt.Sprintf("store: /data: disk is nearly full: %d MiB free; %d samples in all", mib, 20-mib/100)})
+	}
+	if n := strings.Count(log.String(), "series not stored"); n != 1 {
+		t.Errorf("said %d times; want once:\n%s", n, &log)
+	}
+	say(&engine.Report{})
+	say(&engine.Report{Unstored: "store: /data: disk is nearly full: 3 MiB free"})
+	if n := strings.Count(log.String(), "series not stored"); n != 2 {
+		t.Errorf("said %d times after it was over; want twice:\n%s", n, &log)
 	}
 }

@@ -189,6 +189,7 @@ func (r *Receiver) store(ctx context.Context, cm *channelMetrics, wire []byte) (
 		return Result{}, err
 	}
 	if err := w.commit(ctx); err != nil {
+		cm.rejected[unavailable].Add(float64(len(w.pending)))
 		w.undo()
 		return Result{}, &UnavailableError{err}
 	}

@@ -39,6 +39,9 @@ func TestStoreErrors(t *testing.T) {
 	unavailable()
 	failing.append, failing.commit = nil, broken
 	unavailable()
+	if n := testutil.ToFloat64(b.r.metrics.points.WithLabelValues("default", "rejected", "unavailable")); n != 4 {
+		t.Errorf("%v points counted as refused by the store; want 2, twice", n)
+	}
 	if synced != 0 || len(b.stored()) != 0 {
 		t.Errorf("synced %d times, %d series; want none", synced, len(b.stored()))
 	}

@@ -70,6 +70,7 @@ const (
 	summary
 	pointsLimit
 	seriesLimit
+	unavailable // for the metric alone: the whole request failed, and no Result has it
 	numReasons
 )
 
@@ -98,6 +99,7 @@ var reasonWords = [numReasons]struct{ name, text string }{
 	summary:        {"unsupported_summary", "not supported yet: summary"},
 	pointsLimit:    {"points_limit", "more than 50000 points in one request"},
 	seriesLimit:    {"series_limit", "no more new series: the limit of series is reached"},
+	unavailable:    {"unavailable", "the store took no samples"},
 }
 
 func (r reason) String() string { return reasonWords[r].name }

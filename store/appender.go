@@ -25,6 +25,7 @@ func (db *DB) Appender(ctx context.Context) storage.Appender {
 		return refusal{err}
 	}
 	if err := db.checkSpace(); err != nil {
+		db.noSpace.Add(1)
 		return refusal{err}
 	}
 	s, leave, err := db.enter(nil)

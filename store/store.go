@@ -96,6 +96,7 @@ type DB struct {
 	closed   bool
 
 	freeBytes func(path string) (int64, error)
+	noSpace   atomic.Uint64 // appenders refused for lack of it
 }
 
 // Open opens the store in o.Path, replays its log, and in the modes that fsync
@@ -208,6 +209,8 @@ type Stats struct {
 	Durability       Durability
 	Frozen           error     // why no samples are taken; nil: they are
 	FrozenAt         time.Time // by Options.Clock
+	Full             error     // ErrDiskFull with the numbers, while samples are refused for it
+	Refused          uint64    // how many appenders were refused for it so far
 	Opened           uint64    // how often the TSDB was opened; more than 1 after a Reopen
 }
 
@@ -217,6 +220,7 @@ func (db *DB) Stats() Stats {
 	if f := db.frozen.Load(); f != nil {
 		st.Frozen, st.FrozenAt = f.err, f.at
 	}
+	st.Full, st.Refused = db.checkSpace(), db.noSpace.Load()
 	s, leave, err := db.enter(nil)
 	if err != nil {
 		return st

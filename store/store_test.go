@@ -396,6 +396,12 @@ func TestDiskFull(t *testing.T) {
 	if v, _ := valueOf(t, db, "x", epoch+1); v != 1 {
 		t.Errorf("x reads %g on a full disk; want 1", v)
 	}
+	if st := db.Stats(); !errors.Is(st.Full, ErrDiskFull) || st.Refused != 1 || st.Frozen != nil {
+		t.Errorf("Stats on a full disk: %v, %d refused, frozen %v; want ErrDiskFull, 1, not frozen", st.Full, st.Refused, st.Frozen)
+	}
 	db.freeBytes = disk
+	if st := db.Stats(); st.Full != nil || st.Refused != 1 {
+		t.Errorf("Stats with space again: %v, %d refused; want none, 1", st.Full, st.Refused)
+	}
 	write(t, db, x, point{epoch + 1, 2})
 }

@@ -60,9 +60,9 @@ type parts struct {
 	reloading  sync.Mutex
 	rulesError atomic.Pointer[string] // why the last reload was refused
 
-	healFailed string // what the last try to reopen the store said
-	lossMu     sync.Mutex
-	losses     []api.Loss
+	healing healing
+	lossMu  sync.Mutex
+	losses  []api.Loss
 }
 
 // build wires the engine's process by name. Whatever it opened it closes again
@@ -119,7 +119,7 @@ func queryFunc(db *store.DB) rules.QueryFunc {
 func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http.Handler {
 	return api.Handler(api.Options{
 		Report: p.eng.Report, Facts: facts, Clock: p.clk.Now, Reload: reload,
-		Ready: func() error { return p.db.Stats().Frozen },
+		Ready: func() error { return refuses(p.db.Stats()) },
 		Query: func(ctx context.Context, expr string, ts int64, timeout time.Duration) (api.Answer, error) {
 			return answer(p.db.QueryJSON(ctx, expr, ts, timeout))
 		},

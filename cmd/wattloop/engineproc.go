@@ -206,6 +206,9 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 		Version: version, Node: p.c.Node, WardenPID: os.Getppid(), EnginePID: os.Getpid(), Started: started,
 		Durability: p.c.Durability, Series: st.Series,
 	}
+	if err := refuses(st); err != nil {
+		f.StoreError = err.Error()
+	}
 	f.Channels = p.channels()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)

@@ -2,14 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/store"
 )
 
+// healing is what heal remembers between two looks at the store.
+type healing struct {
+	told    string    // why the store takes nothing, as logged
+	failed  string    // what the last try to reopen it said
+	looked  time.Time // the last look that found space on the disk
+	refused uint64    // store.Stats.Refused then
+	full    error     // what it said since
+}
+
+// refuses says why the store takes no samples, nil while it does.
+func refuses(st store.Stats) error {
+	if st.Frozen != nil {
+		return st.Frozen
+	}
+	return st.Full
+}
+
 // heal brings a store back that has frozen after a failed write: it is closed
-// and opened again, and only then acks resume. What was refused meanwhile is
-// stated as a time range; nothing that was acked is lost.
+// and opened again, and only then acks resume. What was refused meanwhile, or
+// while the disk was full, is stated as a time range; nothing that was acked is
+// lost.
 func (p *parts) heal(ctx context.Context) error {
 	const look = time.Second
 	for {
@@ -19,21 +39,60 @@ func (p *parts) heal(ctx context.Context) error {
 		case <-time.After(look):
 		}
 		st := p.db.Stats()
+		p.tell(st)
+		p.space(st, p.clk.Now())
 		if st.Frozen == nil {
-			p.healFailed = ""
+			p.healing.failed = ""
 			continue
 		}
-		p.log.Error("the store takes no samples", "err", st.Frozen)
 		if err := p.db.Reopen(ctx); err != nil {
-			if err.Error() != p.healFailed && ctx.Err() == nil {
-				p.healFailed = err.Error()
+			if err.Error() != p.healing.failed && ctx.Err() == nil {
+				p.healing.failed = err.Error()
 				p.log.Error("the store was not reopened yet", "err", err)
 			}
 			continue
 		}
-		p.log.Info("the store was reopened and takes samples again")
+		p.log.Info("the store was reopened")
 		p.lost(api.Loss{From: st.FrozenAt, To: p.clk.Now(), Why: "points were refused: " + st.Frozen.Error()})
 	}
+}
+
+// tell logs when the store begins to refuse samples, when the reason changes,
+// and when it takes them again.
+func (p *parts) tell(st store.Stats) {
+	err := refuses(st)
+	switch {
+	case err == nil && p.healing.told != "":
+		p.healing.told = ""
+		p.log.Info("the store takes samples again")
+	case errors.Is(err, store.ErrDiskFull) && p.healing.told != store.ErrDiskFull.Error():
+		p.healing.told = store.ErrDiskFull.Error() // its numbers are no news
+		p.log.Error("the store takes no samples", "err", err)
+	case err != nil && !errors.Is(err, store.ErrDiskFull) && p.healing.told != err.Error():
+		p.healing.told = err.Error()
+		p.log.Error("the store takes no samples", "err", err)
+	}
+}
+
+// space states, once a full disk has space again, since when samples may have
+// been refused for it: the last look before. A refusal between two looks counts.
+func (p *parts) space(st store.Stats, now time.Time) {
+	h := &p.healing
+	if st.Full != nil {
+		h.full = st.Full
+		if h.looked.IsZero() {
+			h.looked = now
+		}
+		return
+	}
+	if st.Refused != h.refused {
+		why := store.ErrDiskFull.Error()
+		if h.full != nil {
+			why = h.full.Error()
+		}
+		p.lost(api.Loss{From: h.looked, To: now, Why: "points were refused: " + why})
+	}
+	h.looked, h.refused, h.full = now, st.Refused, nil
 }
 
 // mostLosses bounds what the status page lists; the newest stay.

@@ -45,7 +45,7 @@ func (c *config) settings() []setting {
 		{"rules", "", nil, list(&c.Rules), "L", "drop-in folders or files, in order, over the presets"},
 		{"rate_window", "", []string{"PROMETHEUS_RATE_WINDOW"}, dur(&c.RateWindow), "L", "window of every rate() of the presets; 0 leaves each file's own"},
 		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
-		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set"},
+		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set. No samples are taken while its disk has less than 256 MiB free"},
 		{"storage.retention.time", "", nil, dur(&c.RetentionTime), "R", "how long samples are kept"},
 		{"storage.retention.size", "", nil, &c.RetentionSize, "R", "how much is kept; the size counts the WAL"},
 		{"storage.out_of_order", "", nil, dur(&c.OutOfOrder), "R", "how far behind a sample may be"},

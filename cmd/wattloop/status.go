@@ -70,6 +70,9 @@ func printStatus(w io.Writer, s *status) error {
 	if len(s.Devices) > 0 && !slices.ContainsFunc(s.Devices, func(d api.Device) bool { return d.Enabled }) {
 		fmt.Fprintln(w, "nothing is written to hardware: actuation.enabled is false in the warden's file")
 	}
+	if s.StoreError != "" {
+		fmt.Fprintln(w, "the store takes no samples:", s.StoreError)
+	}
 	for _, l := range s.Integrity {
 		fmt.Fprintf(w, "samples may be missing from %s to %s: %s\n", l.From.Format(time.RFC3339), l.To.Format(time.RFC3339), l.Why)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -51,9 +52,9 @@ func (s *Source) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && err.Error() != failing:
+		case err != nil && numberless(err.Error()) != failing:
 			log.Warn("host meters failed", "error", err)
-			failing = err.Error()
+			failing = numberless(err.Error())
 		case err == nil && failing != "":
 			log.Info("host meters are read again")
 			failing = ""
@@ -64,6 +65,17 @@ func (s *Source) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// numberless drops the digits, so that an error which counts something is said
+// once.
+func numberless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 // Poll reads every meter once and exports what was read. A component with a
