@@ -49,8 +49,9 @@ func full() (*engine.Report, Facts) {
 		}, {
 			Name: "idle_one", Mode: "observe", Phase: engine.Idle, Value: 12, Quality: rules.Stale,
 		}},
+		Outcomes: []actuate.Outcome{outcome},
 		Devices: []actuate.DeviceStatus{
-			{DeviceState: actuate.DeviceState{Description: desc, Current: 100, Original: 250, Granted: 100, Owner: "node_power_budget",
+			{DeviceState: actuate.DeviceState{Description: desc, Low: 100, High: 250, Current: 100, Original: 250, Granted: 100, Owner: "node_power_budget",
 				State: actuate.StateApplied, LeaseMillis: 29500, Latched: true, Enabled: true, Reason: "drifted"}, Known: true, Desired: 75, Reason: "ramping"},
 			{DeviceState: actuate.DeviceState{Description: actuate.Description{ID: "rapl:package-1", Name: "cpu1", Action: actuate.ActionRAPLCap, Unit: "W"}, State: actuate.StateArmed}},
 		},

@@ -94,16 +94,18 @@ type Control struct {
 
 // Outcome is what became of a control on one device.
 type Outcome struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name"`
-	Desired Number    `json:"desired"`
-	Granted Number    `json:"granted"`
-	Applied Number    `json:"applied"`
-	Result  string    `json:"result"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Clamped bool      `json:"clamped,omitempty"`
-	TS      time.Time `json:"ts"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Desired Number `json:"desired"`
+	Granted Number `json:"granted"`
+	Applied Number `json:"applied"`
+	Result  string `json:"result"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Clamped bool   `json:"clamped,omitempty"`
+	// ClampedTo is the limit that Desired was clamped to, null when it was not.
+	ClampedTo *Number   `json:"clamped_to"`
+	TS        time.Time `json:"ts"`
 }
 
 // Device is one knob of the hardware. Applied is what was read back last, null
@@ -124,6 +126,7 @@ type Device struct {
 	Enabled      bool    `json:"enabled"`
 	Latched      bool    `json:"latched"`
 	LeaseSeconds float64 `json:"lease_seconds"` // left of the owner's; 0 without a live one
+	ClampedTo    *Number `json:"clamped_to"`    // the limit that the owner's Desired was clamped to, null when it was not
 	Reason       string  `json:"reason,omitempty"`
 }
 
@@ -153,15 +156,15 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 		s.Readings = append(s.Readings, w)
 	}
 	for _, c := range rep.Controls {
-		s.Controls = append(s.Controls, newControl(c))
+		s.Controls = append(s.Controls, newControl(rep, c))
 	}
 	for _, d := range rep.Devices {
-		s.Devices = append(s.Devices, newDevice(d))
+		s.Devices = append(s.Devices, newDevice(rep, d))
 	}
 	return s
 }
 
-func newControl(c engine.ControlReport) Control {
+func newControl(rep *engine.Report, c engine.ControlReport) Control {
 	w := Control{Name: c.Name, Key: c.Key.Map(), Mode: c.Mode, Purpose: c.Purpose, Action: c.Action, Phase: string(c.Phase),
 		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Error: c.Err, Why: c.Why, Devices: []Outcome{}}
 	if c.Phase == engine.Engaged || c.Phase == engine.Holding {
@@ -169,12 +172,12 @@ func newControl(c engine.ControlReport) Control {
 	}
 	for _, o := range c.Outcomes {
 		w.Devices = append(w.Devices, Outcome{o.Device, o.Name, Number(o.Desired), Number(o.Granted), Number(o.Applied),
-			o.Result, o.Reason, o.Message, o.Clamped, time.UnixMilli(o.TS).UTC()})
+			o.Result, o.Reason, o.Message, o.Clamped, known(rep.ClampedTo(o)), time.UnixMilli(o.TS).UTC()})
 	}
 	return w
 }
 
-func newDevice(d engine.Device) Device {
+func newDevice(rep *engine.Report, d engine.Device) Device {
 	w := Device{ID: d.ID, Name: d.Name, Action: d.Action, Unit: d.Unit, State: d.State, Owner: d.Owner, Reason: d.Reason,
 		Enabled: d.Enabled, Latched: d.Latched, LeaseSeconds: float64(d.LeaseMillis) / 1000}
 	if d.Known {
@@ -183,7 +186,17 @@ func newDevice(d engine.Device) Device {
 	if d.Owner != "" {
 		w.Desired, w.Granted = number(d.Desired), number(d.Granted)
 	}
+	if o, ok := rep.Standing(d); ok {
+		w.ClampedTo = known(rep.ClampedTo(o))
+	}
 	return w
+}
+
+func known(v float64, ok bool) *Number {
+	if !ok {
+		return nil
+	}
+	return number(v)
 }
 
 func number(v float64) *Number { n := Number(v); return &n }

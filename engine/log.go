@@ -32,7 +32,7 @@ func (t *teller) report(rep *Report) {
 		t.control(c)
 	}
 	for _, o := range rep.Outcomes {
-		t.outcome(o)
+		t.outcome(rep, o)
 	}
 	t.last = t.now
 }
@@ -69,7 +69,7 @@ func (t *teller) control(c ControlReport) {
 	}
 }
 
-func (t *teller) outcome(o actuate.Outcome) {
+func (t *teller) outcome(rep *Report, o actuate.Outcome) {
 	level := slog.LevelInfo
 	switch {
 	case o.Result == actuate.Error:
@@ -77,9 +77,13 @@ func (t *teller) outcome(o actuate.Outcome) {
 	case o.Result == actuate.Blocked && o.Reason != actuate.ReasonObserve && o.Reason != actuate.ReasonOverridden:
 		level = slog.LevelWarn
 	}
-	t.say("outcome "+o.Control+o.Key+" "+o.Device, fmt.Sprint(o.Result, o.Reason, o.Applied), "", level, "outcome",
-		"control", o.Control, "key", o.Key, "device", o.Device, "desired", o.Desired, "applied", o.Applied,
-		"result", o.Result, "reason", o.Reason, "message", o.Message)
+	args := []any{"control", o.Control, "key", o.Key, "device", o.Device, "desired", o.Desired, "applied", o.Applied,
+		"result", o.Result, "reason", o.Reason, "message", o.Message}
+	limit, clamped := rep.ClampedTo(o)
+	if clamped {
+		args = append(args, "clamped_to", limit)
+	}
+	t.say("outcome "+o.Control+o.Key+" "+o.Device, fmt.Sprint(o.Result, o.Reason, o.Applied, clamped, limit), "", level, "outcome", args...)
 }
 
 // numberless drops the digits of an error, so that one which counts something is

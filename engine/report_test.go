@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/rules"
 )
@@ -206,5 +207,43 @@ func TestKeylessRows(t *testing.T) {
 	}
 	if c := control(t, w.eng.Report(), "breaker"); c.Keyless || len(w.eng.Report().Controls) != 2 {
 		t.Errorf("%+v", w.eng.Report().Controls)
+	}
+}
+
+// A value outside of what a device grants is said to be clamped, and to what,
+// in the log and in the report, also when nothing changes any more.
+func TestClampIsShown(t *testing.T) {
+	w := bareWorld(t)
+	var ds []actuate.Description
+	for _, d := range w.link.Devices() {
+		d.Description.Min = 82
+		ds = append(ds, d.Description)
+	}
+	w.link = &tap{Dry: actuate.NewDry(ds, nil)}
+	w.restart(strings.Replace(breaker, "value: 100", "value: 65", 1))
+	w.load(0, 60, 200, 200)
+	rep := w.eng.Report()
+	c := control(t, rep, "breaker")
+	if len(c.Outcomes) != 2 {
+		t.Fatalf("outcomes %+v; want two", c.Outcomes)
+	}
+	for _, o := range c.Outcomes {
+		if limit, ok := rep.ClampedTo(o); !ok || limit != 82 || o.Desired != 65 {
+			t.Errorf("%s: clamped to %g, %t, of %g; want 82, of 65", o.Name, limit, ok, o.Desired)
+		}
+	}
+	for _, d := range rep.Devices {
+		if o, ok := rep.Standing(d); !ok || o.Control != "breaker" {
+			t.Errorf("%s: %+v, %t stands; want the outcome of breaker", d.Name, o, ok)
+		}
+	}
+	if !strings.Contains(w.log.String(), "desired=65 applied=82 result=applied reason=\"\" message=\"\" clamped_to=82") {
+		t.Errorf("the log does not say the limit:\n%s", &w.log)
+	}
+	w.load(65, 200, 50, 50)
+	for _, d := range w.eng.Report().Devices {
+		if o, ok := w.eng.Report().Standing(d); ok {
+			t.Errorf("%s: %+v stands on it after the release", d.Name, o)
+		}
 	}
 }

@@ -116,9 +116,20 @@ func printDevices(w io.Writer, ds []api.Device) error {
 	fmt.Fprintln(tw, "DEVICE\tID\tSTATE\tOWNER\tWANTED\tAPPLIED\tORIGINAL\tREASON")
 	for _, d := range ds {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, d.ID, d.State, orDash(d.Owner),
-			valueText(d.Desired, d.Unit), valueText(d.Applied, d.Unit), valueText(d.Original, d.Unit), orDash(d.Reason))
+			valueText(d.Desired, d.Unit), valueText(d.Applied, d.Unit), valueText(d.Original, d.Unit), orDash(deviceReason(d)))
 	}
 	return tw.Flush()
+}
+
+// deviceReason is the limit that cut the owner's value, and the reason beside it.
+func deviceReason(d api.Device) string {
+	switch {
+	case d.ClampedTo == nil:
+		return d.Reason
+	case d.Reason == "" || d.Reason == "unchanged":
+		return "clamped to " + valueText(d.ClampedTo, d.Unit)
+	}
+	return "clamped to " + valueText(d.ClampedTo, d.Unit) + ", " + d.Reason
 }
 
 func keyText(m map[string]string) string {
