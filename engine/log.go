@@ -62,8 +62,11 @@ func (t *teller) control(c ControlReport) {
 		level = slog.LevelWarn
 	}
 	subject := c.Name + c.Key.String()
-	t.say("control "+subject, text, string(Idle), level, msg,
-		"control", c.Name, "key", c.Key.String(), "phase", c.Phase, "value", c.Value, "why", c.Why)
+	args := []any{"control", c.Name, "key", c.Key.String(), "phase", c.Phase}
+	if c.Phase.asks() { // otherwise there is no value, which is no 0
+		args = append(args, "value", c.Value)
+	}
+	t.say("control "+subject, text, string(Idle), level, msg, append(args, "why", c.Why)...)
 	if c.Err != "" && !c.Keyless {
 		t.say("error "+subject, numberless(c.Err), "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
 	}

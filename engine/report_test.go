@@ -247,3 +247,19 @@ func TestClampIsShown(t *testing.T) {
 		}
 	}
 }
+
+// The log has a value while a control asks for one: a gap is no 0.
+func TestLogHasNoValueWithoutOne(t *testing.T) {
+	w := newWorld(t, breaker)
+	w.load(0, 40, 200, 200)
+	w.load(45, 120, 50, 50)
+	w.want("breaker", "idle: 250 250")
+	for _, want := range []string{"phase=engaged value=100 why", "phase=releasing why", "phase=idle why"} {
+		if !strings.Contains(w.log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, &w.log)
+		}
+	}
+	if strings.Contains(w.log.String(), "value=0") {
+		t.Errorf("the log has a value of 0:\n%s", &w.log)
+	}
+}
