@@ -151,6 +151,9 @@ func valueText(v *api.Number, unit string) string {
 	if v == nil {
 		return "-"
 	}
+	if unit == "1" { // UCUM's word for a plain number
+		unit = ""
+	}
 	return strings.TrimSpace(strconv.FormatFloat(float64(*v), 'f', 1, 64) + " " + unit)
 }
 
