@@ -40,7 +40,8 @@ func TestScriptRules(t *testing.T) { runScripts(t, "../../rules.d") }
 func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir, UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
-		Setup: func(e *testscript.Env) error { return openUp(e.WorkDir) },
+		Deadline: time.Now().Add(5 * time.Minute), // a serve that should have ended and does not
+		Setup:    func(e *testscript.Env) error { return openUp(e.WorkDir) },
 		Condition: func(c string) (bool, error) {
 			if c == "root" {
 				return os.Geteuid() == 0, nil
