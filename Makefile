@@ -34,7 +34,7 @@ lint: ## gofmt, go vet and staticcheck
 	@$(STATICCHECK) ./...
 
 golden: ## rewrite the golden files; read the diff before you accept it
-	@go test ./rules/... ./presets/... ./api/... ./cmd/... -run 'Golden|Script' -update
+	@go test ./rules ./api ./cmd/wattloop -run 'Golden|Script' -update
 
 bench: build ## figures as "name value unit" lines
 	@cd bench && go run . -wattloop ../bin/wattloop $(ARGS)
@@ -46,7 +46,7 @@ FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME each
 	@for f in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
 	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
-	    echo "$$t ($$(dirname $$f))"; go test -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) $$(dirname $$f); done; done
+	    echo "$$t ($$(dirname $$f))"; go test -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$f); done; done
 
 deps: ## rewrite deps.txt, the modules linked into the binary
 	@go version -m bin/wattloop | awk '$$1 == "dep" { print $$2, $$3 }' > deps.txt; wc -l < deps.txt | xargs printf '%s modules\n'
