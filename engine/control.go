@@ -40,10 +40,13 @@ type controlState struct {
 	wroteAt int64 // of the last write that this control caused
 	value   float64
 	kind    actuate.Kind // what the next intent asks for
-	// resumed is when an engaged state was taken up after a restart. Until an
-	// input is newer nothing is asked for, and the lease runs on, or out: what the
-	// process before this one may have seen proves nothing about now.
-	resumed int64
+	// news is the start of the engine, or when an engaged state was taken up after
+	// it. Until an input is newer nothing new is decided and no value is asked for,
+	// and a lease runs on, or out: what the process before this one may have seen
+	// proves nothing about now.
+	news    int64
+	resumed int64 // when an engaged state was taken up; 0: it was not, or the lease is over
+	waits   bool  // the last evaluation waited for news
 
 	last     rules.KeyControl
 	why      string // why nothing new was decided, for the report
@@ -59,7 +62,7 @@ func (e *Engine) advance(ctx context.Context, r *rule, kcs []rules.KeyControl, t
 		seen[key] = true
 		st := r.states[key]
 		if st == nil {
-			st = &controlState{key: key, labels: kc.Key, phase: Idle}
+			st = &controlState{key: key, labels: kc.Key, phase: Idle, news: e.born}
 			if r.resumes && ts-e.firstTS <= r.control.TTL.Milliseconds() {
 				if err := e.resume(ctx, r.control, st, ts); err != nil {
 					errs = append(errs, err) // the next evaluation tries again
@@ -89,11 +92,14 @@ func (st *controlState) step(c *rules.Control, kc rules.KeyControl, ts int64) {
 		st.lapse(c)
 	}
 	st.last, st.at, st.why = kc, ts, kc.Why
-	if st.resumed != 0 && kc.Quality == rules.Fresh && kc.Newest <= st.resumed {
+	st.waits = st.news != 0 && kc.Quality == rules.Fresh && kc.Newest <= st.news
+	if st.waits {
 		st.await(c, ts)
 		return
 	}
-	st.resumed = 0
+	if kc.Newest > st.news {
+		st.news, st.resumed = 0, 0
+	}
 	switch {
 	case kc.Quality != rules.Fresh:
 		if kc.Err != "" {
@@ -114,16 +120,15 @@ func (st *controlState) step(c *rules.Control, kc rules.KeyControl, ts int64) {
 	}
 }
 
-// await is a step of a resumed state without an input of its own. When the
-// lease has run out meanwhile there is nothing left to take up, but a cap for
-// protection, which the warden holds.
+// await is a step without an input of this engine's own time. When the lease of
+// a state that was taken up has run out meanwhile there is nothing left of it,
+// but a cap for protection, which the warden holds.
 func (st *controlState) await(c *rules.Control, ts int64) {
-	if ts-st.resumed > c.TTL.Milliseconds() {
+	if st.resumed != 0 && ts-st.resumed > c.TTL.Milliseconds() {
 		st.resumed = 0
 		st.lapse(c)
-		return
 	}
-	st.why = "taken up after a restart; waiting for a newer input"
+	st.why = "waiting for an input that is newer than the start of the engine"
 }
 
 func since(from int64, holds bool, ts int64) int64 {
@@ -157,7 +162,7 @@ func (st *controlState) end() {
 
 // setBack keeps the state's times from lying after ts.
 func (st *controlState) setBack(ts int64) {
-	for _, t := range []*int64{&st.engage, &st.release, &st.at, &st.wroteAt, &st.resumed} {
+	for _, t := range []*int64{&st.engage, &st.release, &st.at, &st.wroteAt, &st.resumed, &st.news} {
 		*t = min(*t, ts)
 	}
 }
@@ -238,7 +243,7 @@ func (st *controlState) stop(into Phase) {
 
 // intent is what the state asks of the governor.
 func (st *controlState) intent(c *rules.Control) (actuate.Intent, bool) {
-	if st.phase == Idle || st.resumed != 0 {
+	if st.phase == Idle || st.waits && st.phase.asks() {
 		return actuate.Intent{}, false
 	}
 	return actuate.Intent{

@@ -62,6 +62,7 @@ type Engine struct {
 	told    *teller
 	keys    map[string]labels.Labels // of states and outcomes of the last step, by canonical key
 	firstTS int64
+	born    int64 // when Run began, by the clock; 0 in replay, where all that is recorded counts
 	lastTS  int64
 	steps   uint64
 }

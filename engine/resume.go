@@ -56,7 +56,8 @@ func (e *Engine) recall(ctx context.Context, c *rules.Control, st *controlState,
 	}
 	if engaged == 1 && asked {
 		// Its last write may have been as late as what was stored last.
-		st.phase, st.kind, st.value, st.wroteAt, st.resumed = Engaged, actuate.Keep, value, stored, ts
+		st.phase, st.kind, st.value, st.wroteAt = Engaged, actuate.Keep, value, stored
+		st.resumed, st.news = ts, max(st.news, ts)
 	}
 	if engages {
 		st.engage = stored - millis(engage)

@@ -68,7 +68,7 @@ func TestResumeRenewsNothingOnOldInput(t *testing.T) {
 		t.Errorf("%d commands were sent", w.link.all-all)
 	}
 	c := control(t, w.eng.Report(), "node_power_budget")
-	if c.Phase != engine.Engaged || !strings.Contains(c.Why, "waiting for a newer input") {
+	if c.Phase != engine.Engaged || !strings.Contains(c.Why, "waiting for an input that is newer") {
 		t.Errorf("%s, why %q; want engaged, waiting", c.Phase, c.Why)
 	}
 

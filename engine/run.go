@@ -24,6 +24,9 @@ const aheadTolerance = time.Second
 // selects grew, and whenever a rule's own timer comes. It logs what a step
 // could not do, and goes on.
 func (e *Engine) Run(ctx context.Context) error {
+	e.mu.Lock()
+	e.born = e.opts.Clock().UnixMilli()
+	e.mu.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failures := newTeller(e.opts.Log)

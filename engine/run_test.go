@@ -277,3 +277,29 @@ func TestConcurrentUse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Live, nothing is decided on an input that is older than the engine: one that
+// was killed between a write and what it stores of it must not be followed by
+// one that engages anew on what was sent before (P8).
+func TestRunDecidesOnNewInputAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const atOnce = "version: 1\ncontrols: {node_power_budget: {mode: enforce, engage: {for: 0s}}}\n"
+		l := &live{world: bareWorld(t), ended: make(chan error, 1)}
+		l.grow(0, 600)
+		l.restart(atOnce)
+		time.Sleep(time.Second)
+		l.start()
+		time.Sleep(20 * time.Second) // the input is fresh by its age all the while
+		c := control(t, l.eng.Report(), "node_power_budget")
+		if c.Quality != rules.Fresh || c.Phase != engine.Idle || !strings.Contains(c.Why, "newer than the start") {
+			t.Errorf("%s, input %s, why %q; want idle, fresh, waiting", c.Phase, c.Quality, c.Why)
+		}
+		l.grow(0, 600)
+		time.Sleep(time.Second)
+		if c := control(t, l.eng.Report(), "node_power_budget"); c.Phase != engine.Engaged {
+			t.Errorf("%s after an input of its own time; want engaged", c.Phase)
+		}
+		l.stop()
+		<-l.ended
+	})
+}
