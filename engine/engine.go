@@ -192,7 +192,7 @@ func (e *Engine) instant(ts int64) int64 {
 		e.firstTS = ts
 	case e.lastTS-ts > jitter:
 		e.opts.Log.Warn("the clock was set back", "by", time.Duration(e.lastTS-ts)*time.Millisecond)
-		e.firstTS = min(e.firstTS, ts)
+		e.firstTS, e.born = min(e.firstTS, ts), min(e.born, ts)
 		for _, r := range e.rules {
 			r.due = min(r.due, ts)
 			for _, st := range r.states {

@@ -303,3 +303,27 @@ func TestRunDecidesOnNewInputAlone(t *testing.T) {
 		<-l.ended
 	})
 }
+
+// A clock that is set back takes the start of the engine with it: a key that
+// comes later must not wait for input until the old time is reached again.
+func TestRunStartFollowsTheClockBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t, "version: 1\ncontrols: {node_power_budget: {mode: enforce, engage: {for: 0s}}}\n")
+		l.stop()
+		<-l.ended
+		back := time.Now().Add(-10 * time.Minute).UnixMilli()
+		if _, err := l.eng.Step(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		for s := int64(1); s <= 5; s++ {
+			at := back + s*1000
+			l.add(power("cpu0"), float64(at)/1000-base, 600)
+			if _, err := l.eng.Step(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := control(t, l.eng.Report(), "node_power_budget"); c.Phase != engine.Engaged {
+			t.Errorf("%s, why %q; want engaged on the input of the new time", c.Phase, c.Why)
+		}
+	})
+}
