@@ -51,7 +51,7 @@ func benchRequest(t testing.TB, n int) (wire []byte, times []int) {
 
 const benchMark = pcommon.Timestamp(0x0102030405060708)
 
-func stamp(wire []byte, times []int, ms int64) {
+func stampTimes(wire []byte, times []int, ms int64) {
 	for _, at := range times {
 		binary.LittleEndian.PutUint64(wire[at:], uint64(ms*1e6))
 	}
@@ -91,7 +91,7 @@ func BenchmarkExport(b *testing.B) {
 		ctx := context.Background()
 		export := func(n int) {
 			i := n % requests
-			stamp(wires[i], times[i], base+int64(n/requests)*5000)
+			stampTimes(wires[i], times[i], base+int64(n/requests)*5000)
 			res, err := r.Export(ctx, wires[i])
 			if err != nil || res.Accepted != perRequest {
 				b.Fatal(res, err)
@@ -150,7 +150,7 @@ func BenchmarkTranslate(b *testing.B) {
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		stamp(wire, times, base+int64(n)*1000)
+		stampTimes(wire, times, base+int64(n)*1000)
 		n++
 		if _, err := r.Export(context.Background(), wire); err != nil {
 			b.Fatal(err)
@@ -179,7 +179,7 @@ func TestAllocations(t *testing.T) {
 	wire, times := benchRequest(t, 1000)
 	n := int64(0)
 	export := func() {
-		stamp(wire, times, base+n*1000)
+		stampTimes(wire, times, base+n*1000)
 		n++
 		if _, err := r.Export(context.Background(), wire); err != nil {
 			t.Fatal(err)

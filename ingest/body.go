@@ -117,19 +117,19 @@ func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body
 	if declared > l.arrived {
 		return body{}, arrived.tooLarge()
 	}
-	m := &meter{r: arrived, limits: l, inFlight: &s.inFlight}
+	m := &meter{r: arrived, limits: l, inFlight: &s.r.inFlight}
 	if gzipped {
-		z, _ := s.inflaters.Get().(*gzip.Reader)
+		z, _ := s.r.inflaters.Get().(*gzip.Reader)
 		if z == nil {
 			z = new(gzip.Reader)
 		}
-		defer s.inflaters.Put(z)
+		defer s.r.inflaters.Put(z)
 		if err := z.Reset(arrived); err != nil {
 			return body{}, readError(err, gzipped)
 		}
 		m.r, m.arrived = z, arrived
 	}
-	buf, _ := s.buffers.Get().(*bytes.Buffer)
+	buf, _ := s.r.buffers.Get().(*bytes.Buffer)
 	if buf == nil {
 		buf = new(bytes.Buffer)
 	}
@@ -144,12 +144,12 @@ func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body
 
 // release gives a body's reservation and its buffer back.
 func (s *Server) release(b body) {
-	s.inFlight.give(b.held)
+	s.r.inFlight.give(b.held)
 	if b.buf.Cap() > 1<<20 {
 		return // one large request must not keep its memory
 	}
 	b.buf.Reset()
-	s.buffers.Put(b.buf)
+	s.r.buffers.Put(b.buf)
 }
 
 // counter counts the bytes of a body as they come off the connection.

@@ -1,23 +1,37 @@
 package ingest
 
 import (
+	"math"
+
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 )
 
-// The cache leads from the bytes of a point to its series: resource bytes, scope
-// bytes, what a metric says of itself, attribute bytes, each compared whole. It
+// The cache leads from the bytes of a point to its series: origin, resource
+// bytes, scope bytes, what a metric says of itself, attribute bytes, each compared whole. It
 // holds only what was decoded, checked and translated once, so that a point of a
 // known stream costs a comparison of bytes. Two byte forms of one stream are two
 // entries that lead to one series.
 type cache struct {
-	resources level[resource]
-	series    map[uint64]*series // by hash of the labels, chained by same
+	sources map[*origin]struct{} // those that have sent
+	series  map[uint64]*series   // by hash of the labels, chained by same
 	// epoch is what a series must agree with for its ref to be used.
 	epoch              uint64
 	nodes, keyBytes    int // entries on all levels, and the bytes of their keys
 	nSeries, maxSeries int
 	swept              int64 // Unix milliseconds
+}
+
+// origin is whom a request comes from: a channel, under one activation. The same
+// bytes from two sources may mean two series.
+type origin struct {
+	channel   *Channel
+	resources level[resource]
+	// On a workload channel: what it sets, whose work it is, and since when, in
+	// Unix nanoseconds.
+	stamp *stamp
+	actor string
+	since uint64
 }
 
 const (
@@ -173,13 +187,22 @@ func (c *cache) tidy(now int64) {
 	c.swept = now
 	c.dropStreams(now - idle)
 	if c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes {
-		c.resources, c.nodes, c.keyBytes = level[resource]{}, 0, 0
+		for src := range c.sources {
+			src.resources = level[resource]{}
+		}
+		c.nodes, c.keyBytes = 0, 0
 	}
 	c.dropSeries(now-idle, full)
 }
 
 func (c *cache) dropStreams(before int64) {
-	c.resources.sweep(c, func(re *entry[resource]) bool {
+	for src := range c.sources {
+		c.dropStreamsOf(src, before)
+	}
+}
+
+func (c *cache) dropStreamsOf(src *origin, before int64) {
+	src.resources.sweep(c, func(re *entry[resource]) bool {
 		re.v.scopes.sweep(c, func(se *entry[scope]) bool {
 			se.v.metrics.sweep(c, func(me *entry[metric]) bool {
 				me.v.streams.sweep(c, func(e *entry[stream]) bool { return e.used >= before })
@@ -195,6 +218,14 @@ func (c *cache) dropStreams(before int64) {
 		}
 		return true
 	})
+}
+
+// dropSource forgets all of a source's streams.
+func (c *cache) dropSource(src *origin) {
+	if _, there := c.sources[src]; there {
+		c.dropStreamsOf(src, math.MaxInt64)
+		delete(c.sources, src)
+	}
 }
 
 // dropSeries spares the running sums as long as there is room: a delta stream that

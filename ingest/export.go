@@ -46,6 +46,9 @@ type Options struct {
 	// Promote lists the resource attributes that become labels of each series.
 	// Nil means k8s.node.name and host.name (S0-151).
 	Promote []string
+	// AttributePrefix stands before the attributes that a workload channel sets.
+	// Empty means "ate".
+	AttributePrefix string
 	// MaxSeries bounds the series that are remembered; a point of one more is
 	// rejected until others fall idle. 0 means 200,000.
 	MaxSeries int
@@ -67,6 +70,7 @@ const (
 type Receiver struct {
 	o       Options
 	metrics *metrics
+	*transports
 
 	chanMu   sync.Mutex
 	channels map[string]*Channel
@@ -106,7 +110,7 @@ func NewReceiver(o Options) *Receiver {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), channels: map[string]*Channel{}}
+	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), transports: newTransports(o.Registerer), channels: map[string]*Channel{}}
 	r.w = newWalk(&r.o)
 	return r
 }
@@ -123,67 +127,16 @@ func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) 
 	return r.Channel("default").ExportJSON(ctx, body)
 }
 
-// Channel returns the receiver as one channel's way in: the name stands in the
-// receiver's own metrics, never on a series.
-func (r *Receiver) Channel(name string) *Channel {
-	r.chanMu.Lock()
-	defer r.chanMu.Unlock()
-	c := r.channels[name]
-	if c == nil {
-		c = &Channel{r: r, m: r.metrics.channel(name)}
-		r.channels[name] = c
-	}
-	return c
-}
-
-// Channel is one named way into a Receiver. It is safe for concurrent use.
-type Channel struct {
-	r *Receiver
-	m *channelMetrics
-}
-
-// Lag is the age of the newest accepted point of the last request when it was
-// stored; ok is false before the first.
-func (c *Channel) Lag() (lag time.Duration, ok bool) {
-	ms := c.m.last.Load()
-	return time.Duration(ms-1) * time.Millisecond, ms > 0
-}
-
-// Export is Receiver.Export under the channel's name.
-func (c *Channel) Export(ctx context.Context, wire []byte) (Result, error) {
-	res, err := c.r.store(ctx, c.m, wire)
-	if err != nil {
-		return Result{}, err
-	}
-	// Everything that the answer calls stored must be durable first, also what an
-	// earlier request had committed without being able to say so.
-	if res.Accepted+res.Folded > 0 && c.r.o.Sync != nil {
-		if err := c.r.o.Sync(ctx); err != nil {
-			c.r.forget()
-			return Result{}, &UnavailableError{err}
-		}
-	}
-	return res, nil
-}
-
-// ExportJSON is Receiver.ExportJSON under the channel's name.
-func (c *Channel) ExportJSON(ctx context.Context, body []byte) (Result, error) {
-	wire, err := wireFromJSON(body)
-	if err != nil {
-		return Result{}, err
-	}
-	return c.Export(ctx, wire)
-}
-
 // store takes one request to the end of Commit and tells the watcher.
-func (r *Receiver) store(ctx context.Context, cm *channelMetrics, wire []byte) (Result, error) {
+func (r *Receiver) store(ctx context.Context, src *origin, wire []byte) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, &UnavailableError{err}
 	}
+	cm := src.channel.m
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := &r.w
-	w.begin()
+	w.begin(src)
 	if err := w.request(wire); err != nil {
 		w.undo()
 		return Result{}, err
@@ -206,4 +159,11 @@ func (r *Receiver) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.w.cache.epoch++
+}
+
+// drop forgets the streams of an activation that has ended; their series stay.
+func (r *Receiver) drop(src *origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w.cache.dropSource(src)
 }

@@ -57,8 +57,9 @@ func (w *walk) histogramPoint(b []byte) error {
 		}
 	}
 	if v.hasSum && h.sum == nil {
-		if h.sum = w.cache.lookup(named(h.list, m.stored+"_sum", noLabel)); h.sum == nil {
-			w.tally.reject(seriesLimit, 1, m.name, "")
+		var why reason
+		if h.sum, why = w.lookup(h.list, m.stored+"_sum", noLabel); why != fine {
+			w.tally.reject(why, 1, m.name, "")
 			return nil
 		}
 	}
@@ -96,23 +97,25 @@ func (w *walk) layOut(h *histogram, bounds []byte) reason {
 			made.bucket = append(made.bucket, nil)
 			continue
 		}
-		s := w.bucket(h, stored, strconv.FormatFloat(bound, 'f', -1, 64))
-		if s == nil {
-			return seriesLimit
+		s, why := w.bucket(h, stored, strconv.FormatFloat(bound, 'f', -1, 64))
+		if why != fine {
+			return why
 		}
 		made.bucket = append(made.bucket, s)
 	}
-	made.inf = w.bucket(h, stored, "+Inf")
-	made.count = w.cache.lookup(named(h.list, stored+"_count", noLabel))
-	if made.inf == nil || made.count == nil {
-		return seriesLimit
+	var why reason
+	if made.inf, why = w.bucket(h, stored, "+Inf"); why != fine {
+		return why
+	}
+	if made.count, why = w.lookup(h.list, stored+"_count", noLabel); why != fine {
+		return why
 	}
 	*h = made
 	return fine
 }
 
-func (w *walk) bucket(h *histogram, stored, le string) *series {
-	return w.cache.lookup(named(h.list, stored+"_bucket", labels.Label{Name: labels.BucketLabel, Value: le}))
+func (w *walk) bucket(h *histogram, stored, le string) (*series, reason) {
+	return w.lookup(h.list, stored+"_bucket", labels.Label{Name: labels.BucketLabel, Value: le})
 }
 
 // each hands out the samples of a point, the count first: it stands for the

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/model/labels"
@@ -27,6 +28,7 @@ type naming struct {
 	metric  otlptranslator.MetricNamer
 	label   otlptranslator.LabelNamer
 	promote map[string]bool
+	node    string // label of k8s.node.name
 	// identity are the resource attributes that must not be given twice.
 	identity map[string]bool
 }
@@ -45,6 +47,7 @@ func newNaming(o *Options) naming {
 		promote:  make(map[string]bool),
 		identity: map[string]bool{serviceName: true, serviceNamespace: true, serviceInstance: true},
 	}
+	n.node, _ = n.label.Build(attrNode)
 	for _, key := range o.Promote {
 		n.promote[key], n.identity[key] = true, true
 	}
@@ -55,6 +58,7 @@ const (
 	serviceName      = "service.name"
 	serviceNamespace = "service.namespace"
 	serviceInstance  = "service.instance.id"
+	containerName    = "container.name"
 )
 
 // labelName gives the stored name of an attribute. The label that says where a
@@ -68,11 +72,14 @@ func (n *naming) labelName(key string) (string, reason) {
 		return "", labelCollision
 	case len(name) > maxLabelName:
 		return "", labelLimit
-	case name == "channel":
+	case name == channelLabel:
 		return "exported_channel", fine
 	}
 	return name, fine
 }
+
+// channelLabel says through which workload channel a series came in.
+const channelLabel = "channel"
 
 // attribute is one key and its value as text.
 type attribute struct {
@@ -130,6 +137,9 @@ func anyValue(b []byte) (value string, scalar, set bool) {
 	}
 	return value, scalar, set
 }
+
+// validText reports whether s is UTF-8.
+func validText(s string) bool { return utf8.ValidString(s) }
 
 // plain reports whether s is fit to be shown: no control character, and none
 // that turns the direction of the text around it.

@@ -92,7 +92,7 @@ func TestLimitListener(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
-		web := ingest.NewServer(ingest.NewReceiver(ingest.Options{})).HTTP()
+		web := ingest.NewServer(ingest.NewReceiver(ingest.Options{}).Channel("default").Live()).HTTP()
 		done := make(chan error, 1)
 		go func() { done <- web.Serve(p) }()
 

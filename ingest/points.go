@@ -150,14 +150,20 @@ func (w *walk) newStream(attrs []byte) (stream, error) {
 	}
 	m := &w.me.v
 	if m.kind == kindHistogram {
-		st.h, st.bad = w.newHistogram(attributes(attrs, 9))
+		st.h, st.bad = w.newHistogram(w.strip(attributes(attrs, 9)))
 		return st, nil
 	}
-	list, bad := w.naming.pointLabels(w.re.v.base, attributes(attrs, 7), "")
+	list, bad := w.naming.pointLabels(w.re.v.base, w.strip(attributes(attrs, 7)), "")
 	if st.bad = bad; bad == fine {
-		if st.s = w.cache.lookup(named(list, m.stored, noLabel)); st.s == nil {
-			st.bad = seriesLimit
-		}
+		st.s, st.bad = w.lookup(list, m.stored, noLabel)
 	}
 	return st, nil
+}
+
+// strip deletes from a workload's attributes what is the channel's to say.
+func (w *walk) strip(attrs []attribute) []attribute {
+	if w.src.stamp == nil {
+		return attrs
+	}
+	return w.src.stamp.strip(attrs)
 }

@@ -12,37 +12,40 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Server answers OTLP over HTTP and gRPC for one channel of a Receiver. Both
-// transports meet in Channel.Export and share one bound on the bytes in flight.
-// It opens no listener itself, and is safe for concurrent use.
+// Server answers OTLP over HTTP and gRPC under one activation of a channel: all
+// that comes on a connection that it has accepted belongs to that activation,
+// or is refused. Both transports meet in Activation.Export and share, with all
+// other Servers of the Receiver, one bound on the bytes in flight. It opens no
+// listener itself, and is safe for concurrent use.
 type Server struct {
-	channel  *Channel
-	inFlight admission
-	requests *prometheus.CounterVec
+	a *Activation
+	r *Receiver
+}
 
+// transports is what the Servers of one Receiver share.
+type transports struct {
+	inFlight  admission
+	requests  *prometheus.CounterVec
 	buffers   sync.Pool // *bytes.Buffer
 	inflaters sync.Pool // *gzip.Reader
 }
 
-// channelName is the one channel of this version.
-const channelName = "default"
-
-// NewServer returns the transports of r's channel "default". It registers a
-// counter of requests, so it is called once for a receiver.
-func NewServer(r *Receiver) *Server {
-	s := &Server{
-		channel:  r.Channel(channelName),
+func newTransports(reg prometheus.Registerer) *transports {
+	t := &transports{
 		inFlight: admission{limit: 64 << 20},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "wattloop_ingest_requests_total",
 			Help: "OTLP requests by channel, transport and answer: ok, partial, or the gRPC code of the refusal.",
 		}, []string{"channel", "transport", "answer"}),
 	}
-	if r.o.Registerer != nil {
-		r.o.Registerer.MustRegister(s.requests)
+	if reg != nil {
+		reg.MustRegister(t.requests)
 	}
-	return s
+	return t
 }
+
+// NewServer returns the transports of an activation.
+func NewServer(a *Activation) *Server { return &Server{a: a, r: a.c.r} }
 
 // HTTP returns a server for OTLP/HTTP with bounded headers and bounded patience
 // for slow clients. The caller gives it a listener, see LimitListener.
@@ -56,7 +59,7 @@ func (s *Server) HTTP() *http.Server {
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    60 * time.Second,
 		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(s.channel.r.o.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(s.r.o.Logger.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -124,7 +127,7 @@ func (s *Server) refuse(w http.ResponseWriter, req *http.Request, enc encoding, 
 }
 
 func (s *Server) count(transport, answer string) {
-	s.requests.WithLabelValues(channelName, transport, answer).Inc()
+	s.r.requests.WithLabelValues(s.a.c.o.Name, transport, answer).Inc()
 }
 
 // wordOf is a gRPC code as a label value.

@@ -25,7 +25,7 @@ func (w *walk) newResource(b []byte) (resource, error) {
 		return resource{}, err
 	}
 	r := resource{messages: n}
-	attrs := attributes(b, 1)
+	attrs := w.stampResource(attributes(b, 1))
 	byKey := make(map[string]string, len(attrs))
 	for _, a := range attrs {
 		if old, twice := byKey[a.key]; twice && w.naming.identity[a.key] && old != a.value {
@@ -35,7 +35,7 @@ func (w *walk) newResource(b []byte) (resource, error) {
 			byKey[a.key] = a.value
 		}
 	}
-	for _, key := range w.o.Promote {
+	for _, key := range w.promoted() {
 		i := slices.IndexFunc(attrs, func(a attribute) bool { return a.key == key })
 		if i < 0 {
 			continue
@@ -49,6 +49,11 @@ func (w *walk) newResource(b []byte) (resource, error) {
 			r.bad, r.what = why, "the resource attribute "+key+" is unfit for a label"
 		case why == fine && l.Name != "":
 			r.base = append(r.base, l)
+		}
+	}
+	if st := w.src.stamp; st != nil {
+		for _, l := range st.base {
+			r.addTarget(l.Name, l.Value)
 		}
 	}
 	r.addTarget("job", job(byKey))
@@ -86,4 +91,37 @@ func (r *resource) addTarget(name, value string) {
 		}
 	}
 	r.base = append(r.base, labels.Label{Name: name, Value: value})
+}
+
+// promoted are the resource attributes that become labels: on a workload channel
+// the one that the workload may say of itself (S2-24).
+func (w *walk) promoted() []string {
+	if w.src.stamp != nil {
+		return []string{containerName}
+	}
+	return w.o.Promote
+}
+
+// stampResource puts a workload's resource attributes in order: what names an
+// identity goes, and the channel's own is set.
+func (w *walk) stampResource(attrs []attribute) []attribute {
+	st := w.src.stamp
+	if st == nil {
+		return attrs
+	}
+	attrs = st.strip(attrs)
+	name := ""
+	kept := attrs[:0]
+	for _, a := range attrs {
+		if a.key == serviceName {
+			name = a.value
+			continue
+		}
+		kept = append(kept, a)
+	}
+	kept = append(kept, attribute{serviceName, st.serviceName(name), true})
+	for _, t := range st.metric {
+		kept = append(kept, attribute{t.key, t.value, true})
+	}
+	return kept
 }

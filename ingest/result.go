@@ -66,6 +66,8 @@ const (
 	labelCollision
 	nameCollision
 	reservedName
+	foreignNode
+	forged
 	expHistogram
 	summary
 	pointsLimit
@@ -95,6 +97,8 @@ var reasonWords = [numReasons]struct{ name, text string }{
 	labelCollision: {"label_collision", "two attributes give one label"},
 	nameCollision:  {"name_collision", "another metric of this request gives the same series"},
 	reservedName:   {"reserved_name", "the stored name is reserved"},
+	foreignNode:    {"foreign_node", "the channel does not take k8s.node.name of this value"},
+	forged:         {"forged", "an attribute would stand in a label that the channel sets"},
 	expHistogram:   {"unsupported_exponential_histogram", "not supported yet: exponential histogram"},
 	summary:        {"unsupported_summary", "not supported yet: summary"},
 	pointsLimit:    {"points_limit", "more than 50000 points in one request"},

@@ -35,6 +35,7 @@ const nodePower = `sum by (k8s_node_name) (max by (k8s_node_name, hw_type, hw_id
 type rig struct {
 	t        *testing.T
 	db       *store.DB
+	recv     *ingest.Receiver
 	server   *ingest.Server
 	registry *prometheus.Registry
 	url      string // of OTLP/HTTP
@@ -67,7 +68,8 @@ func newRig(t *testing.T, change func(*ingest.Options)) *rig {
 	if change != nil {
 		change(&o)
 	}
-	r.server = ingest.NewServer(ingest.NewReceiver(o))
+	r.recv = ingest.NewReceiver(o)
+	r.server = ingest.NewServer(r.recv.Channel("default").Live())
 
 	web := r.server.HTTP()
 	l := listen(t)

@@ -89,10 +89,10 @@ func (s *Server) exportGRPC(ctx context.Context, wire []byte, g signal) (partial
 		return g.export(s, ctx, encodingProtobuf, b.buf.Bytes())
 	}
 	n := int64(len(wire))
-	if !s.inFlight.take(n) {
+	if !s.r.inFlight.take(n) {
 		return partial{}, errBusy
 	}
-	defer s.inFlight.give(n)
+	defer s.r.inFlight.give(n)
 	return g.export(s, ctx, encodingProtobuf, wire)
 }
 

@@ -26,9 +26,9 @@ var signals = []signal{
 }
 
 func exportMetrics(s *Server, ctx context.Context, enc encoding, body []byte) (partial, error) {
-	export := s.channel.Export
+	export := s.a.Export
 	if enc == encodingJSON {
-		export = s.channel.ExportJSON
+		export = s.a.ExportJSON
 	}
 	result, err := export(ctx, body)
 	if err != nil || result.Rejected == 0 {

@@ -23,6 +23,10 @@ func (w *walk) targetInfo(r *resource, attrs []attribute) {
 	list := slices.Clone(r.base)
 	values := map[string]string{} // empty for a label that two attributes want
 	others := false
+	if st := w.src.stamp; st != nil {
+		// What else a workload says of itself has as many values as it likes.
+		attrs = []attribute{{st.prefix + "." + attrPlane, planeActor, true}}
+	}
 	for _, a := range attrs {
 		if a.key == serviceName || a.key == serviceNamespace || a.key == serviceInstance {
 			continue
@@ -46,7 +50,7 @@ func (w *walk) targetInfo(r *resource, attrs []attribute) {
 	slices.SortFunc(more, func(a, b labels.Label) int { return cmp.Compare(a.Name, b.Name) })
 	list = append(list, more[:min(len(more), max(0, maxLabels-len(list)))]...)
 	if others && (has(list, "job") || has(list, "instance")) {
-		r.info = w.cache.lookup(named(list, targetInfoName, labels.Label{}))
+		r.info, _ = w.lookup(list, targetInfoName, noLabel)
 	}
 }
 

@@ -10,6 +10,7 @@ type walk struct {
 	o      *Options
 	naming naming
 	cache  cache
+	src    *origin // whom the request comes from
 
 	n        uint64 // number of the request
 	now      int64
@@ -47,7 +48,7 @@ func newWalk(o *Options) walk {
 	return walk{
 		o:      o,
 		naming: newNaming(o),
-		cache:  cache{series: make(map[uint64]*series), maxSeries: o.MaxSeries, epoch: 1},
+		cache:  cache{sources: map[*origin]struct{}{}, series: make(map[uint64]*series), maxSeries: o.MaxSeries, epoch: 1},
 	}
 }
 
@@ -56,8 +57,10 @@ func newWalk(o *Options) walk {
 const maxScratch = 1 << 17
 
 // begin makes ready for a request.
-func (w *walk) begin() {
+func (w *walk) begin(src *origin) {
 	w.n++
+	w.src = src
+	w.cache.sources[src] = struct{}{}
 	w.now = w.o.Clock().UnixMilli()
 	w.gate = newGate(w.o, w.now)
 	w.tally.reset()
@@ -307,13 +310,13 @@ func pointMessage(k kind) message {
 func (w *walk) resolve(h *header) error {
 	c := &w.cache
 	if w.re == nil {
-		e := c.resources.find(w.lastResource, w.resourceKey)
+		e := w.src.resources.find(w.lastResource, w.resourceKey)
 		if e == nil {
 			r, err := w.newResource(w.resourceKey)
 			if err != nil {
 				return err
 			}
-			e = c.resources.add(c, w.lastResource, w.resourceKey)
+			e = w.src.resources.add(c, w.lastResource, w.resourceKey)
 			e.v = r
 		}
 		w.re, w.lastResource = e, e

@@ -91,7 +91,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
-	p.otlp = ingest.NewServer(p.recv)
+	p.otlp = ingest.NewServer(p.recv.Channel("default").Live())
 	if c.HostEnabled && len(meters) > 0 {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))

@@ -63,7 +63,7 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	defer db.Close()
 	recv := ingest.NewReceiver(ingest.Options{Appendable: db})
 	p := &parts{
-		c: &config{}, clk: wallClock(), reg: prometheus.NewRegistry(), db: db, recv: recv, otlp: ingest.NewServer(recv),
+		c: &config{}, clk: wallClock(), reg: prometheus.NewRegistry(), db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
 		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}),
 	}
 	w := httptest.NewRecorder()

@@ -1,0 +1,280 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Class says how far the senders on a channel are trusted (decisions.md X1).
+type Class string
+
+const (
+	// Node is a trusted producer: what it says of its resource stands.
+	Node Class = "node"
+	// Workload is untrusted: what it says of its identity is deleted, and the
+	// identity of the channel's activation is set.
+	Workload Class = "workload"
+)
+
+// Gauge says what is stored when several streams of a workload channel give one
+// series of a gauge (S2-84).
+type Gauge string
+
+const (
+	GaugeLast Gauge = "last" // the newest value, whoever sent it
+	GaugeMin  Gauge = "min"  // over the newest value of each stream
+	GaugeMax  Gauge = "max"
+	GaugeAvg  Gauge = "avg"
+)
+
+// Limits bound what one channel may take. A rate of 0 is unbounded; a bucket
+// holds one second of its rate, or for NewSeries one minute.
+type Limits struct {
+	Points    float64 // data points a second
+	Bytes     float64 // decompressed bytes a second
+	NewSeries float64 // series a minute that were not there before
+	Streams   int     // requests at a time; 0 means 16
+	Conns     int     // connections; 0 means 256
+	Series    int     // series remembered; 0 means 200,000, or 20,000 for a workload channel
+}
+
+// ChannelOptions is what a Channel is made of.
+type ChannelOptions struct {
+	Name  string // also the value of the label "channel" on the series of a workload channel
+	Class Class  // empty means Node
+	// Nodes are the values of k8s.node.name that a node channel takes; empty
+	// means any.
+	Nodes  []string
+	Gauge  Gauge // empty means GaugeLast
+	Limits Limits
+}
+
+// Channel is one named way into a Receiver: its series, its limits and its
+// counts. What is sent on it goes through an Activation. It is safe for
+// concurrent use.
+type Channel struct {
+	r *Receiver
+	o ChannelOptions
+	m *channelMetrics
+
+	mu   sync.Mutex
+	live *Activation // of a node channel for ever
+}
+
+var channelNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// ErrLive says that a channel has an activation already: one listener, one
+// actor (S2-15).
+var ErrLive = errors.New("another activation is live on the channel: end it first")
+
+// errEnded answers what comes after the end of an activation. The sender may
+// repeat it, on a new connection.
+var errEnded = errors.New("otlp: the activation of this channel has ended: connect again")
+
+// errIdle answers on a workload channel that nobody has activated.
+var errIdle = errors.New("otlp: the channel has no activation")
+
+// AddChannel makes a channel. The name must be new.
+func (r *Receiver) AddChannel(o ChannelOptions) (*Channel, error) {
+	if o.Class == "" {
+		o.Class = Node
+	}
+	if o.Gauge == "" {
+		o.Gauge = GaugeLast
+	}
+	switch {
+	case !channelNames.MatchString(o.Name):
+		return nil, fmt.Errorf("channel %q: a name is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit", o.Name)
+	case o.Class != Node && o.Class != Workload:
+		return nil, fmt.Errorf("channel %s: class %q: want node or workload", o.Name, o.Class)
+	case o.Gauge != GaugeLast && o.Gauge != GaugeMin && o.Gauge != GaugeMax && o.Gauge != GaugeAvg:
+		return nil, fmt.Errorf("channel %s: gauge %q: want last, min, max or avg", o.Name, o.Gauge)
+	}
+	r.chanMu.Lock()
+	defer r.chanMu.Unlock()
+	if r.channels[o.Name] != nil {
+		return nil, fmt.Errorf("channel %s: there is one of that name", o.Name)
+	}
+	c := &Channel{r: r, o: o, m: r.metrics.channel(o.Name)}
+	r.channels[o.Name] = c
+	if o.Class == Node {
+		c.live = &Activation{c: c, src: origin{channel: c}}
+	}
+	return c, nil
+}
+
+// Channel returns the channel of that name, made as a node channel without
+// limits of its own when there is none. It panics where AddChannel would fail.
+func (r *Receiver) Channel(name string) *Channel {
+	r.chanMu.Lock()
+	c := r.channels[name]
+	r.chanMu.Unlock()
+	if c != nil {
+		return c
+	}
+	c, err := r.AddChannel(ChannelOptions{Name: name})
+	if err != nil {
+		panic("BUG: ingest: " + err.Error())
+	}
+	return c
+}
+
+// Name is the channel's name.
+func (c *Channel) Name() string { return c.o.Name }
+
+// Class is how far its senders are trusted.
+func (c *Channel) Class() Class { return c.o.Class }
+
+// Lag is the age of the newest accepted point of the last request when it was
+// stored; ok is false before the first.
+func (c *Channel) Lag() (lag time.Duration, ok bool) {
+	ms := c.m.last.Load()
+	return time.Duration(ms-1) * time.Millisecond, ms > 0
+}
+
+// Live is the activation that requests are taken under: for a node channel the
+// one that it has had from the start, for a workload channel the one that
+// Activate made last, nil when that has ended.
+func (c *Channel) Live() *Activation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live
+}
+
+// Activate begins to take requests on a workload channel under an identity. at
+// is the begin of the activation; since, which may be earlier, is the time from
+// which the actor's work is its own: what was counted before it belongs to
+// whatever the actor was restored from (S2-76, S2-77). The error is ErrLive
+// while another activation is live (S2-15), or says what the identity lacks.
+func (c *Channel) Activate(id Identity, at, since time.Time) (*Activation, error) {
+	if c.o.Class != Workload {
+		return nil, fmt.Errorf("channel %s: a channel of class node has no identity to set: its producers are trusted", c.o.Name)
+	}
+	if err := id.validate(); err != nil {
+		return nil, fmt.Errorf("channel %s: %w", c.o.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live != nil {
+		return nil, fmt.Errorf("channel %s: %w", c.o.Name, ErrLive)
+	}
+	st, err := newStamp(&c.r.w.naming, c.r.o.AttributePrefix, c.o.Name, id)
+	if err != nil {
+		return nil, fmt.Errorf("channel %s: %w", c.o.Name, err)
+	}
+	if since.IsZero() || since.After(at) {
+		since = at
+	}
+	c.live = &Activation{c: c, id: id, at: at, src: origin{channel: c, stamp: st, actor: id.ActorUID, since: uint64(since.UnixNano())}}
+	return c.live, nil
+}
+
+// Export is Activation.Export on the live activation.
+func (c *Channel) Export(ctx context.Context, wire []byte) (Result, error) {
+	a := c.Live()
+	if a == nil {
+		return Result{}, &UnavailableError{errIdle}
+	}
+	return a.Export(ctx, wire)
+}
+
+// ExportJSON is Export for a body in OTLP's JSON mapping.
+func (c *Channel) ExportJSON(ctx context.Context, body []byte) (Result, error) {
+	a := c.Live()
+	if a == nil {
+		return Result{}, &UnavailableError{errIdle}
+	}
+	return a.ExportJSON(ctx, body)
+}
+
+// Activation is the time during which a channel speaks for one identity.
+// Nothing that arrives under one is ever stored under another: who serves a
+// connection holds the activation that it was accepted under (S2-17). It is
+// safe for concurrent use.
+type Activation struct {
+	c   *Channel
+	id  Identity
+	at  time.Time
+	src origin
+
+	// gate is held for reading by what is being worked on, and taken by End.
+	gate  sync.RWMutex
+	ended atomic.Bool
+}
+
+// Channel is the channel that the activation belongs to.
+func (a *Activation) Channel() *Channel { return a.c }
+
+// Identity is what is set on everything that arrives; zero on a node channel.
+func (a *Activation) Identity() Identity { return a.id }
+
+// Started is when it began; the zero time on a node channel.
+func (a *Activation) Started() time.Time { return a.at }
+
+// End ends the activation: what is being worked on is completed under its
+// identity first, and whatever comes later is refused (S2-86). The channel may
+// then be activated anew. To end a node channel's is to close it for good.
+func (a *Activation) End() {
+	a.gate.Lock()
+	first := !a.ended.Swap(true)
+	a.gate.Unlock()
+	if !first {
+		return
+	}
+	a.c.r.drop(&a.src)
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	if a.c.live == a {
+		a.c.live = nil
+	}
+}
+
+// enter holds the activation open until leave; false once it has ended.
+func (a *Activation) enter() bool {
+	a.gate.RLock()
+	if a.ended.Load() {
+		a.gate.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (a *Activation) leave() { a.gate.RUnlock() }
+
+// Export stores one ExportMetricsServiceRequest in protobuf wire bytes. The
+// error is a *DecodeError or an *UnavailableError. The bytes may be reused once
+// it returns.
+func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
+	if !a.enter() {
+		return Result{}, &UnavailableError{errEnded}
+	}
+	defer a.leave()
+	r := a.c.r
+	res, err := r.store(ctx, &a.src, wire)
+	if err != nil {
+		return Result{}, err
+	}
+	// Everything that the answer calls stored must be durable first, also what an
+	// earlier request had committed without being able to say so.
+	if res.Accepted+res.Folded > 0 && r.o.Sync != nil {
+		if err := r.o.Sync(ctx); err != nil {
+			r.forget()
+			return Result{}, &UnavailableError{err}
+		}
+	}
+	return res, nil
+}
+
+// ExportJSON is Export for a body in OTLP's JSON mapping.
+func (a *Activation) ExportJSON(ctx context.Context, body []byte) (Result, error) {
+	wire, err := wireFromJSON(body)
+	if err != nil {
+		return Result{}, err
+	}
+	return a.Export(ctx, wire)
+}
