@@ -9,7 +9,7 @@ GOFLAGS_BUILD := -ldflags="-s -w -X main.version=$(shell git describe --tags --a
 STATICCHECK   := go tool -modfile=tools.mod staticcheck
 TIMEOUT       ?= 15m
 
-.PHONY: build demo test lint golden bench soak fuzz deps help
+.PHONY: build demo test lint js mutants clients golden bench soak fuzz deps help
 
 build: ## bin/wattloop, stripped; the first build compiles Prometheus's TSDB and takes a few minutes
 	@total=$$(go list -deps ./cmd/wattloop | wc -l); \
@@ -25,13 +25,22 @@ build: ## bin/wattloop, stripped; the first build compiles Prometheus's TSDB and
 demo: build ## a simulated node under a power budget; nothing on this machine is touched
 	@bin/wattloop demo $(ARGS)
 
-test: build lint ## vet, staticcheck and every test under the race detector
+test: build lint js ## vet, staticcheck and every test under the race detector
 	@go test -race -timeout $(TIMEOUT) -parallel 4 -json ./... | go run ./internal/testsum
 
 lint: ## gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above" >&2; exit 1; }
 	@go vet ./...
 	@$(STATICCHECK) ./...
+
+js: ## the OpenTelemetry JS SDK, for the tests with real clients; without npm they are skipped
+	@if ! command -v npm >/dev/null; then echo "skip  the JS SDK (npm is missing)"; \
+	elif ! cmp -s testdata/js/package-lock.json testdata/js/node_modules/.installed; then \
+	  if npm ci --prefix testdata/js --ignore-scripts --no-audit --no-fund --silent; then cp testdata/js/package-lock.json testdata/js/node_modules/.installed; \
+	  else echo "skip  the JS SDK (npm ci failed)"; rm -rf testdata/js/node_modules; fi; fi
+
+mutants: ## put each fault of testdata/mutants into the code: the tests it names must find it
+	@go run ./internal/mutants $(ARGS)
 
 golden: ## rewrite the golden files; read the diff before you accept it
 	@go test ./rules ./api ./cmd/wattloop -run 'Golden|Script' -update

@@ -54,6 +54,7 @@ var rooms = map[string]rule{
 	"api":                 {ours: []string{"engine"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "promql/parser"}, observed...)},
 	"sim":                 {ours: []string{"presets/names", "sysfs"}, outside: []string{pdata, otel}},
 	"internal/testsum":    {},
+	"internal/mutants":    {},
 	"cmd/wattloop":        {ours: []string{"*"}, outside: append([]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync/errgroup", "google.golang.org/grpc", "gopkg.in/yaml.v3", prom + "model/labels", prom + "storage", unix, "github.com/fsnotify/fsnotify", "github.com/schollz/progressbar"}, observed...)},
 }
 

@@ -77,3 +77,34 @@ func TestBadChannels(t *testing.T) {
 		}
 	}
 }
+
+// X1: a node channel with a list of nodes takes no other's name, wherever in
+// the request it stands.
+func TestForeignNode(t *testing.T) {
+	r := newRig(t, nil)
+	ch, err := r.recv.AddChannel(ingest.ChannelOptions{Name: "rack", Nodes: []string{"edge-a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		resource, point string
+		rejected        int64
+	}{
+		{`{"key":"k8s.node.name","value":{"stringValue":"edge-a"}}`, ``, 0},
+		{``, ``, 0},
+		{`{"key":"k8s.node.name","value":{"stringValue":"edge-b"}}`, ``, 1},
+		{``, `{"key":"k8s.node.name","value":{"stringValue":"edge-b"}}`, 1},
+		{``, `{"key":"k8s_node_name","value":{"stringValue":"edge-b"}}`, 1},
+		{`{"key":"k8s.node.name","value":{"stringValue":"edge-a"}}`, `{"key":"k8s_node_name","value":{"stringValue":"edge-b"}}`, 0},
+	} {
+		body := `{"resourceMetrics":[{"resource":{"attributes":[` + c.resource + `]},"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[` +
+			`{"timeUnixNano":"1760000000000000000","asDouble":1,"attributes":[` + c.point + `]}]}}]}]}]}`
+		got, err := ch.ExportJSON(t.Context(), []byte(body))
+		if err != nil || got.Rejected != c.rejected || c.rejected > 0 && got.ByReason["foreign_node"] != 1 {
+			t.Errorf("resource %s, point %s: %+v, %v; want %d rejected as foreign_node", c.resource, c.point, got, err, c.rejected)
+		}
+	}
+	if got := r.query(`{k8s_node_name="edge-b"}`, 0); len(got) > 0 {
+		t.Errorf("the store has %v", got)
+	}
+}
