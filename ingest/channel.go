@@ -267,6 +267,7 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 			return Result{}, &UnavailableError{err}
 		}
 	}
+	a.handMetrics(ctx, wire)
 	return res, nil
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	Sync func(context.Context) error
 	// Clock is the wall clock of the time gate. Nil means time.Now.
 	Clock func() time.Time
+	// Onward takes what is received on to an upstream. Nil means that there is
+	// none: traces and logs are then rejected.
+	Onward Onward
 	// Watch tells the engine which rules' series grew.
 	Watch Watch
 	// OutOfOrder is how far behind the clock, and behind the newest sample of

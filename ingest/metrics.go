@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	points *prometheus.CounterVec
 	lag    *prometheus.HistogramVec
+	onward *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -24,9 +25,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Age of the newest accepted point of each request when it was stored.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 		}, []string{"channel"}),
+		onward: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_onward_total",
+			Help: "OTLP requests handed onward by channel and signal: queued for the upstream, refused since its queue has no_room, or failed.",
+		}, []string{"channel", "signal", "result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.points, m.lag)
+		reg.MustRegister(m.points, m.lag, m.onward)
 	}
 	return m
 }
