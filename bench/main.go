@@ -17,10 +17,11 @@ import (
 
 // run is what every measurement needs.
 type run struct {
-	ctx   context.Context
-	short bool
-	dir   string // scratch, removed at the end
-	bin   string // the wattloop binary as it ships
+	ctx    context.Context
+	short  bool
+	dir    string // scratch, removed at the end
+	bin    string // the wattloop binary as it ships
+	rounds int    // alternating runs beside the peers
 }
 
 func main() {
@@ -33,8 +34,12 @@ func main() {
 func bench() error {
 	short := flag.Bool("short", false, "a tenth of the work, for CI")
 	bin := flag.String("wattloop", "../bin/wattloop", "the binary")
-	only := flag.String("only", "", "ingest, reaction or replay")
+	only := flag.String("only", "", "peers, reaction or replay")
+	rounds := flag.Int("rounds", 3, "how often each server runs in turn")
 	flag.Parse()
+	if flag.Arg(0) == "child" {
+		return child(flag.Args()[1:])
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	dir, err := os.MkdirTemp("", "wattloop-bench-")
@@ -45,12 +50,12 @@ func bench() error {
 	if err := os.Chmod(dir, 0o755); err != nil { // under root the engine is another user
 		return err
 	}
-	r := run{ctx, *short, dir, *bin}
+	r := run{ctx, *short, dir, *bin, *rounds}
 	fmt.Printf("# %s %s/%s, %d cores\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, m := range []struct {
 		name string
 		f    func(run) error
-	}{{"ingest", ingestPoints}, {"reaction", reaction}, {"replay", replayDay}} {
+	}{{"peers", against}, {"reaction", reaction}, {"replay", replayDay}} {
 		if *only != "" && *only != m.name {
 			continue
 		}

@@ -61,7 +61,7 @@ func reaction(r run) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build with -tags wattloop_bench: %w", err)
 	}
-	s, err := startServer(r.ctx, bin, dir)
+	s, err := startServer(r.ctx, bin, dir, "--rules", filepath.Join(dir, "rules.yaml"), "--actuation.enabled", "--actuation.observe-first=0s")
 	if err != nil {
 		return err
 	}
@@ -77,12 +77,14 @@ type server struct {
 	hc   http.Client
 }
 
-func startServer(ctx context.Context, bin, dir string) (*server, error) {
+// startServer starts the binary on files below dir, where the tree sys must lie,
+// and waits until it listens.
+func startServer(ctx context.Context, bin, dir string, args ...string) (*server, error) {
 	at := func(name string) string { return filepath.Join(dir, name) }
-	cmd := exec.CommandContext(ctx, bin, "serve", "--config.file", at("none.yaml"), "--warden.file", at("none.yaml"), "--rules", at("rules.yaml"),
+	cmd := exec.CommandContext(ctx, bin, append([]string{"serve", "--config.file", at("none.yaml"), "--warden.file", at("none.yaml"),
 		"--storage.path", at("data"), "--state.path", at("state"), "--run.path", at("run"), "--sysfs", at("sys"),
-		"--actuation.enabled", "--actuation.observe-first=0s", "--host.enabled=false", "--log.level=warn",
-		"--web.listen-address=127.0.0.1:0", "--otlp.grpc.listen-address=127.0.0.1:0", "--otlp.http.listen-address=127.0.0.1:0")
+		"--host.enabled=false", "--log.level=warn",
+		"--web.listen-address=127.0.0.1:0", "--otlp.grpc.listen-address=127.0.0.1:0", "--otlp.http.listen-address=127.0.0.1:0"}, args...)...)
 	if err := os.WriteFile(at("none.yaml"), nil, 0o644); err != nil {
 		return nil, err
 	}
