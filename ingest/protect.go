@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 )
 
 // The messages of a refusal. They do not repeat what the sender named.
@@ -24,7 +25,7 @@ func (s *Server) protect(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
-		case !onSocket(req) && !loopbackName(req.Host):
+		case !onSocket(req) && !loopbackName(req.Host) && !ownAddress(req.Host, localAddr(req)):
 			s.refuse(w, req, encodingOf(req.Header), answerForbidden, wrongHost)
 		case cross.Check(req) != nil || !sameOrigin(req):
 			s.refuse(w, req, encodingOf(req.Header), answerForbidden, wrongOrigin)
@@ -35,8 +36,29 @@ func (s *Server) protect(next http.Handler) http.Handler {
 }
 
 func onSocket(req *http.Request) bool {
-	addr, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && addr.Network() == "unix"
+	addr := localAddr(req)
+	return addr != nil && addr.Network() == "unix"
+}
+
+func localAddr(req *http.Request) net.Addr {
+	addr, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return addr
+}
+
+// ownAddress takes the very address that a connection came to, which a channel
+// may have outside the loopback: no name was resolved, so none was rebound.
+func ownAddress(hostport string, local net.Addr) bool {
+	tcp, ok := local.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	ip, err := netip.ParseAddr(host)
+	own, isIP := netip.AddrFromSlice(tcp.IP)
+	return err == nil && isIP && ip.WithZone("").Unmap() == own.Unmap()
 }
 
 // loopbackName takes the loopback's names and addresses, with or without a port.
@@ -65,11 +87,15 @@ func sameOrigin(req *http.Request) bool {
 	return strings.EqualFold(o, "http://"+req.Host) || strings.EqualFold(o, "https://"+req.Host)
 }
 
-// loopbackCall is loopbackName for the authority of a gRPC call.
+// loopbackCall is the same for the authority of a gRPC call.
 func loopbackCall(ctx context.Context) bool {
+	var local net.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		local = p.LocalAddr
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	for _, a := range md.Get(":authority") {
-		if !loopbackName(a) {
+		if !loopbackName(a) && !ownAddress(a, local) {
 			return false
 		}
 	}

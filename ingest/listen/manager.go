@@ -1,0 +1,350 @@
+package listen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wattloop/wattloop/ingest"
+)
+
+// What an error of a Manager is, for errors.Is. Any other is one of the machine:
+// an address in use, a self-test that failed.
+var (
+	ErrInvalid  = errors.New("invalid")  // the request makes no sense
+	ErrUnknown  = errors.New("unknown")  // there is no channel of that name
+	ErrConflict = errors.New("conflict") // it contradicts what is there
+)
+
+// refusal is an error of one of the kinds above.
+type refusal struct{ kind, err error }
+
+func (r *refusal) Error() string   { return r.err.Error() }
+func (r *refusal) Unwrap() []error { return []error{r.kind, r.err} }
+
+func refuse(kind error, format string, args ...any) error {
+	return &refusal{kind, fmt.Errorf(format, args...)}
+}
+
+// Options are what a Manager works with. Receiver, Clock and Log are required.
+type Options struct {
+	Receiver *ingest.Receiver
+	Clock    func() time.Time
+	Log      *slog.Logger
+	Dial     Dial          // for self-tests; nil is the network
+	Patience time.Duration // that one self-test may take; 0 is 2 s
+	Grace    time.Duration // for answers at the end of an activation; 0 is 1 s
+	Channels int           // at most; 0 is 1000
+}
+
+// Manager holds the channels that were defined and the doors that are open. It is
+// safe for concurrent use.
+type Manager struct {
+	o Options
+
+	mu       sync.Mutex
+	channels map[string]*channel
+	actors   *actors
+	closed   bool
+}
+
+// channel is one definition. Activations come and go one at a time.
+type channel struct {
+	c       *ingest.Channel
+	fixed   bool // the configuration's, as long as the process runs
+	busy    sync.Mutex
+	addrMu  sync.Mutex // guards what follows, which may be read while busy
+	spec    Spec       // Listen has the port that was picked, once bound
+	defined Spec       // as it was written
+	door    *door
+	since   time.Time
+	err     error // why the last activation failed
+}
+
+// NewManager returns a Manager without channels.
+func NewManager(o Options) *Manager {
+	o.Patience = cmp.Or(o.Patience, 2*time.Second)
+	o.Grace = cmp.Or(o.Grace, time.Second)
+	o.Channels = cmp.Or(o.Channels, 1000)
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{}).DialContext
+	}
+	return &Manager{o: o, channels: map[string]*channel{}, actors: newActors(1 << 16)}
+}
+
+// Define adds a channel that stays as long as the process runs. It opens nothing.
+func (m *Manager) Define(s Spec) error {
+	_, err := m.define(s, true)
+	return err
+}
+
+func (m *Manager) define(s Spec, fixed bool) (*channel, error) {
+	if err := s.Check(); err != nil {
+		return nil, refuse(ErrInvalid, "channel %s: %w", s.Name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return nil, errClosed
+	case len(m.channels) >= m.o.Channels:
+		return nil, refuse(ErrConflict, "channel %s: there are %d channels already, and each keeps its counts: use one of them again", s.Name, len(m.channels))
+	}
+	for _, other := range m.channels {
+		for _, a := range s.Listen {
+			if !a.picks() && slices.Contains(other.listen(), a) {
+				return nil, refuse(ErrConflict, "channel %s: %s is the address of channel %s", s.Name, a, other.c.Name())
+			}
+		}
+	}
+	c, err := m.o.Receiver.AddChannel(s.options())
+	if err != nil {
+		return nil, refuse(ErrInvalid, "%w", err)
+	}
+	ch := &channel{c: c, fixed: fixed, spec: s, defined: s}
+	m.channels[s.Name] = ch
+	return ch, nil
+}
+
+var errClosed = errors.New("channels: the process is ending")
+
+func (c *channel) listen() []Address {
+	c.addrMu.Lock()
+	defer c.addrMu.Unlock()
+	return c.spec.Listen
+}
+
+func (c *channel) live() *door {
+	c.addrMu.Lock()
+	defer c.addrMu.Unlock()
+	return c.door
+}
+
+// named is the channel of that name. def, which may be nil, is its definition,
+// made when there is none and compared when there is.
+func (m *Manager) named(name string, def *Spec) (*channel, error) {
+	m.mu.Lock()
+	ch := m.channels[name]
+	m.mu.Unlock()
+	switch {
+	case ch == nil && def == nil:
+		return nil, refuse(ErrUnknown, "channel %s: there is none of that name: give it a listen address", name)
+	case ch == nil:
+		def.Name = name
+		return m.define(*def, false)
+	case def != nil:
+		def.Name = name
+		if !def.same(&ch.defined) && !def.same(&ch.spec) {
+			return nil, refuse(ErrConflict, "channel %s: is defined otherwise, and its address, class and limits are the same over all activations: listen %s, class %s", name, text(ch.listen()), ch.c.Class())
+		}
+	}
+	return ch, nil
+}
+
+func text(as []Address) string {
+	var s []string
+	for _, a := range as {
+		s = append(s, a.String())
+	}
+	return strings.Join(s, " and ")
+}
+
+// Activation is a request to begin one.
+type Activation struct {
+	Identity ingest.Identity // none for a node channel
+	// At is when it began and Since from when the actor's work is its own; zero is
+	// now, and the earliest activation of the actor that is known here.
+	At, Since time.Time
+}
+
+// Activate opens the door of a channel under an identity. The identity is set,
+// then the addresses are bound, then tested, then requests are let in (S2-85). def
+// defines the channel if there is none of that name, and may be nil. The same
+// activation again changes nothing, and began is false; another one while one is
+// live is refused with ErrConflict (S2-15). After an error nothing is open.
+func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activation) (s State, began bool, err error) {
+	ch, err := m.named(name, def)
+	if err != nil {
+		return State{}, false, err
+	}
+	ch.busy.Lock()
+	defer ch.busy.Unlock()
+	if d := ch.live(); d != nil {
+		if err := ch.again(d, a); err != nil {
+			return State{}, false, err
+		}
+		return ch.state(), false, nil
+	}
+	act, since, err := m.begin(ch, a)
+	if err != nil {
+		return State{}, false, err
+	}
+	d, err := m.open(ctx, ch, act)
+	ch.addrMu.Lock()
+	ch.door, ch.since, ch.err = d, since, err
+	ch.addrMu.Unlock()
+	if err != nil {
+		m.o.Log.Error("channel was not activated", "channel", name, "err", err)
+		return State{}, false, err
+	}
+	m.o.Log.Info("channel activated", "channel", name, "listen", text(ch.listen()), "actor_uid", a.Identity.ActorUID)
+	return ch.state(), true, nil
+}
+
+// again decides on a request for a channel that is live.
+func (c *channel) again(d *door, a Activation) error {
+	now := d.act
+	if now.Identity() != a.Identity {
+		return refuse(ErrConflict, "channel %s: is live for another identity since %s; end that activation first", c.c.Name(), now.Started().UTC().Format(time.RFC3339Nano))
+	}
+	if !a.At.IsZero() && !a.At.Equal(now.Started()) || !a.Since.IsZero() && !a.Since.Equal(c.since) {
+		return refuse(ErrConflict, "channel %s: is live for this identity since %s, not from when this request says; end that activation first", c.c.Name(), now.Started().UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// begin sets the identity.
+func (m *Manager) begin(ch *channel, a Activation) (*ingest.Activation, time.Time, error) {
+	name := ch.c.Name()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, time.Time{}, errClosed
+	}
+	if ch.c.Class() == ingest.Node {
+		if a != (Activation{}) {
+			return nil, time.Time{}, refuse(ErrInvalid, "channel %s: a channel of class node has no identity and no begin: its producers are trusted", name)
+		}
+		return ch.c.Live(), time.Time{}, nil
+	}
+	now := m.o.Clock()
+	at := a.At
+	if at.IsZero() {
+		at = now
+	}
+	const ahead = time.Minute
+	switch {
+	case at.After(now.Add(ahead)):
+		return nil, time.Time{}, refuse(ErrInvalid, "channel %s: at: %s is in the future", name, at.UTC().Format(time.RFC3339Nano))
+	case a.Since.After(at):
+		return nil, time.Time{}, refuse(ErrInvalid, "channel %s: since: %s is later than the begin of the activation, %s", name, a.Since.UTC().Format(time.RFC3339Nano), at.UTC().Format(time.RFC3339Nano))
+	}
+	since := a.Since
+	if since.IsZero() {
+		since = m.actors.since(a.Identity.ActorUID, at)
+	}
+	act, err := ch.c.Activate(a.Identity, at, since)
+	if err != nil {
+		return nil, time.Time{}, refuse(ErrInvalid, "%w", err)
+	}
+	m.actors.saw(a.Identity.ActorUID, since)
+	return act, since, nil
+}
+
+// open binds, tests and serves. After an error the activation has ended.
+func (m *Manager) open(ctx context.Context, ch *channel, act *ingest.Activation) (*door, error) {
+	name := ch.c.Name()
+	workload := ch.c.Class() == ingest.Workload
+	spec := ch.spec // busy: nobody else writes it
+	var ls []net.Listener
+	bound := slices.Clone(spec.addresses())
+	for i, a := range bound {
+		l, err := bind(ctx, a, spec)
+		if err != nil {
+			for _, l := range ls {
+				l.Close()
+			}
+			if workload {
+				act.End()
+			}
+			return nil, fmt.Errorf("channel %s: listen: %w", name, err)
+		}
+		if a.Network == "tcp" {
+			bound[i].Addr = l.Addr().String()
+		}
+		ls = append(ls, l)
+	}
+	d := newDoor(act, ls, cmp.Or(spec.Limits.Conns, 256), m.o.Log)
+	d.serve()
+	for _, a := range bound {
+		if err := m.test(ctx, a, d); err != nil {
+			d.stop(m.o.Grace, workload)
+			return nil, fmt.Errorf("channel %s: %w", name, err)
+		}
+	}
+	ch.addrMu.Lock()
+	ch.spec.Listen = bound // the same from now on
+	ch.addrMu.Unlock()
+	close(d.ready)
+	return d, nil
+}
+
+func bind(ctx context.Context, a Address, s Spec) (net.Listener, error) {
+	if a.Network == "unix" {
+		return listenUnix(a.Addr, s.mode(), s.Group)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", a.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a, errno(err))
+	}
+	return l, nil
+}
+
+// test asks the door at its own address (S2-12).
+func (m *Manager) test(ctx context.Context, a Address, d *door) error {
+	ctx, done := context.WithTimeout(ctx, m.o.Patience)
+	defer done()
+	return Ask(ctx, m.o.Dial, a, d.proof())
+}
+
+// End ends what is live on a channel: it returns when nothing that it has
+// accepted is left. The channel stays, to be activated again at the same address.
+func (m *Manager) End(name string) (State, error) {
+	ch, err := m.named(name, nil)
+	if err != nil {
+		return State{}, err
+	}
+	if ch.fixed && ch.c.Class() == ingest.Node {
+		return State{}, refuse(ErrConflict, "channel %s: is a node channel of the configuration; take it out there and restart", name)
+	}
+	m.end(ch)
+	return ch.state(), nil
+}
+
+func (m *Manager) end(ch *channel) {
+	ch.busy.Lock()
+	defer ch.busy.Unlock()
+	d := ch.live()
+	if d == nil {
+		return
+	}
+	d.stop(m.o.Grace, ch.c.Class() == ingest.Workload)
+	ch.addrMu.Lock()
+	ch.door = nil
+	ch.addrMu.Unlock()
+	m.o.Log.Info("channel ended", "channel", ch.c.Name())
+}
+
+// Close ends every channel. Nothing can be activated after it has been called.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	all := make([]*channel, 0, len(m.channels))
+	for _, ch := range m.channels {
+		all = append(all, ch)
+	}
+	m.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, ch := range all {
+		ending.Go(func() { m.end(ch) })
+	}
+	ending.Wait()
+}
