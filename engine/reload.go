@@ -56,7 +56,7 @@ func same(a, b *rules.Control) bool { return fingerprint(a) == fingerprint(b) }
 func fingerprint(c *rules.Control) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, c.Mode, c.Key, c.Purpose, c.Engage.For, c.Release.For, c.Action, c.Target, c.Limits, c.Slew, c.TTL,
-		c.Interval, c.StaleAfter, c.SafeCap, c.SafeWhenBlind, c.ObserveAfter, c.OnStop)
+		c.Interval, c.StaleAfter, c.SafeCap, c.SafeWhenBlind, c.ObserveAfter, c.OnStop, c.TrustedChannels)
 	for _, q := range c.Explain().Queries {
 		fmt.Fprintln(&b, q.Name, q.Expr)
 	}

@@ -63,6 +63,8 @@ var edits = map[string]string{
 	"a reading":    `readings: {cpu_power: {stale_after: 35s}}`,
 	"with":         `controls: {node_power_budget: {with: {rate_window: 40s}}}`,
 	"removed":      `controls: {node_power_budget: null}`,
+
+	"TrustedChannels": `controls: {node_power_budget: {trusted_channels: [ch1]}}`,
 }
 
 // A control that a reload edits, removes or sets to observe gives back what it

@@ -61,13 +61,15 @@ func (l *loader) plan(x *expression, w *expansion, key []string) *plan {
 	p, err := newPlan(w.root, key, w.covered)
 	if err != nil {
 		l.errorf(x.rule, x.at.at(), "%s", err)
+		return nil
 	}
+	p.words = w.words
 	return p
 }
 
 func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 	c := &raw.Control
-	e := env{params: l.params, with: raw.with}
+	e := env{params: l.params, with: raw.with, trusted: c.TrustedChannels}
 	rate := l.rate(ruleName("controls", c.Name), raw.def)
 	engage, release, value := l.parse(raw.engage, e), l.parse(raw.release, e), l.parse(raw.value, e)
 	l.checkControl(raw, engage, release, value)
@@ -88,7 +90,7 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 	}
 	l.checkWith(raw, params)
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
-		if r := l.used(name, raw.with, base); r != nil {
+		if r := l.used(name, e, base); r != nil {
 			c.Uses = append(c.Uses, r)
 		}
 	}
@@ -109,13 +111,15 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 }
 
 // used is a reading as a control uses it: the one of the set, or an instance of
-// its own when the control sets one of its parameters.
-func (l *loader) used(name string, with map[string]quantity, base map[string]*Reading) *Reading {
+// its own when the control sets one of its parameters or trusts more channels.
+func (l *loader) used(name string, e env, base map[string]*Reading) *Reading {
 	raw := l.readings[name]
-	for param := range with {
-		if raw.reads[param] {
-			return l.instance(raw, env{params: l.params, with: with})
-		}
+	own := len(e.trusted) > 0
+	for param := range e.with {
+		own = own || raw.reads[param]
+	}
+	if own {
+		return l.instance(raw, e)
 	}
 	return base[name]
 }

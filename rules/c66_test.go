@@ -96,7 +96,7 @@ func TestC66(t *testing.T) {
 		t.Errorf("ok3-zero: for %s", c.Engage.For)
 	}
 	block := c66("engage:\n      for: 5m\n      when: |\n        p * on (n) max by (n) (up{job=\"x: y #z\"}) == 0")
-	if c := ok("ok5-block", block); !strings.Contains(c.engage.query, `up{job="x: y #z"}`) || !strings.HasSuffix(c.engage.query, "== 0") {
+	if c := ok("ok5-block", block); !strings.Contains(c.engage.query, `up{channel="",job="x: y #z"}`) || !strings.HasSuffix(c.engage.query, "== 0") {
 		t.Errorf("ok5-block: engages on %s", c.engage.query)
 	}
 }

@@ -18,7 +18,7 @@ func (l *loader) checkReading(r *rawReading) {
 		r.broken = true
 		return
 	}
-	l.checkTree(r.tree)
+	l.checkTree(r.tree, nil)
 	// A bare selector stays bare, so that a range of it can be read: it may be a
 	// counter, and there is no aggregation to prove the key by; a doubled key is
 	// an error when it runs.
@@ -31,7 +31,7 @@ func (l *loader) checkReading(r *rawReading) {
 func (l *loader) checkControl(c *rawControl, engage, release, value *tree) {
 	for _, t := range []*tree{engage, release, value} {
 		if t != nil {
-			l.checkTree(t)
+			l.checkTree(t, c.TrustedChannels)
 			l.checkCounters(t, t.root, true)
 		}
 	}
@@ -109,7 +109,8 @@ func whyAlways(e parser.Expr) string {
 }
 
 // checkTree is what holds for every expression, reading or control.
-func (l *loader) checkTree(t *tree) {
+func (l *loader) checkTree(t *tree, trusted []string) {
+	l.checkTrust(t, trusted)
 	l.checkOr(t, t.root, false)
 	l.checkNames(t)
 }

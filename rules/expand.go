@@ -22,7 +22,8 @@ type expander struct {
 // expansion is one expanded expression, ready for newPlan.
 type expansion struct {
 	root    parser.Expr
-	covered bool // newPlan shall read rate( as covered_rate(
+	words   string // root before the matcher of the trusted channels
+	covered bool   // newPlan shall read rate( as covered_rate(
 }
 
 // expansion expands an expression that is read as rate says; nil after a report.
@@ -36,7 +37,9 @@ func (l *loader) expansion(x *expression, e env, rate string) *expansion {
 	if in.failed {
 		return nil
 	}
-	return &expansion{root, rate == RateCovered && !in.mixed}
+	words := root.String()
+	trust(root, e.trusted)
+	return &expansion{root, words, rate == RateCovered && !in.mixed}
 }
 
 // tree expands a parsed tree in place.

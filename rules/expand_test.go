@@ -36,8 +36,12 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%s:\n%s", expr, printed(messages))
 			return
 		}
-		if got := set.Reading("it").Query; got != want {
-			t.Errorf("%s runs\n  %s, want\n  %s", expr, got, want)
+		r := set.Reading("it")
+		if got := r.Explain().Queries[0].Words; got != want {
+			t.Errorf("%s is read as\n  %s, want\n  %s", expr, got, want)
+		}
+		if got := onNodeChannels(t, want); r.Query != got {
+			t.Errorf("%s runs\n  %s, want\n  %s", expr, r.Query, got)
 		}
 	}
 	// By name, in brackets.
@@ -86,7 +90,7 @@ func TestExpand(t *testing.T) {
 func TestExpandMixedRates(t *testing.T) {
 	set := mustLoad(t, Settings{}, Source{"base.yaml", []byte(expandBase)},
 		local("version: 1\nreadings:\n  it: {key: [n], expr: \"slow + as_it_stands + max by (n) (increase(joules[$n1]))\"}\nparams: {n1: {value: 1h, help: h}}\n"))
-	want := `(max by (n) (covered_rate(joules[5m]))) + (max by (n) (rate(joules[5m]))) + max by (n) (covered_increase(joules[1h]))`
+	want := onNodeChannels(t, `(max by (n) (covered_rate(joules[5m]))) + (max by (n) (rate(joules[5m]))) + max by (n) (covered_increase(joules[1h]))`)
 	if got := set.Reading("it").Query; got != want {
 		t.Errorf("runs\n  %s, want\n  %s", got, want)
 	}
@@ -126,7 +130,7 @@ controls:
 	if plain.TTL.Seconds() != 30 || own.TTL.Seconds() != 45 {
 		t.Errorf("ttl %s and %s; want 30s and 45s", plain.TTL, own.TTL)
 	}
-	if got := own.Explain().Queries[0].Expr; got != `(sum by (n) ((max by (n) (rate(joules[1m]))))) > 500` {
+	if got := own.Explain().Queries[0].Expr; got != `(sum by (n) ((max by (n) (rate(joules{channel=""}[1m]))))) > 500` {
 		t.Errorf("own engages on %s", got)
 	}
 	if len(plain.Uses) != 2 || plain.Uses[0] != set.Reading("p") || plain.Uses[1] != set.Reading("q") {

@@ -32,7 +32,12 @@ func (f Field) Origin() string {
 type Query struct {
 	Name string `json:"name"` // "query" of a reading; "engage", "release", "value" of a control
 	Expr string `json:"expr"`
+	// Words is the expression as the files have it, readings and parameters put
+	// in: before rate( is read, and without the matcher of the trusted channels.
+	Words string `json:"words"`
 }
+
+func (p *plan) explain(name string) Query { return Query{name, p.query, p.words} }
 
 // Explanation is all that is known of a rule before it runs.
 type Explanation struct {
@@ -59,7 +64,7 @@ func (r *Reading) Explain() Explanation {
 	})
 	return Explanation{
 		Kind: "reading", Name: r.Name, File: r.File, Line: r.Line,
-		Fields: fields, Params: slices.Clone(r.params), Queries: []Query{{"query", r.Query}},
+		Fields: fields, Params: slices.Clone(r.params), Queries: []Query{r.plan.explain("query")},
 	}
 }
 
@@ -79,7 +84,7 @@ func (c *Control) Explain() Explanation {
 	x := Explanation{
 		Kind: "control", Name: c.Name, File: c.File, Line: c.Line,
 		Fields: fields, Params: slices.Clone(c.params),
-		Queries: []Query{{"engage", c.engage.query}, {"release", c.release.query}, {"value", c.value.query}},
+		Queries: []Query{c.engage.explain("engage"), c.release.explain("release"), c.value.explain("value")},
 	}
 	for _, r := range c.Uses {
 		x.Uses = append(x.Uses, r.Explain())

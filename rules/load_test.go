@@ -75,7 +75,7 @@ func TestShippedRulesLoad(t *testing.T) {
 }
 
 // The queries of the contract, byte for byte, under rate: prometheus and the
-// default window.
+// default window. What runs differs in the matcher of the trusted channels.
 func TestContractQueries(t *testing.T) {
 	s := mustLoad(t, Settings{Rate: RatePrometheus}, shipped(t)...)
 	for _, tt := range []struct{ id, reading, want string }{
@@ -83,8 +83,12 @@ func TestContractQueries(t *testing.T) {
 		{"S0-118", "node_power_host", `max by (k8s_node_name) (rate(hw_host_energy_joules_total[5m])) or on (k8s_node_name) max by (k8s_node_name) (hw_host_power_watts)`},
 	} {
 		t.Run(tt.id, func(t *testing.T) {
-			if got := s.Reading(tt.reading).Query; got != tt.want {
-				t.Errorf("%s runs\n%s\nwant\n%s", tt.reading, got, tt.want)
+			r := s.Reading(tt.reading)
+			if got := r.Explain().Queries[0].Words; got != tt.want {
+				t.Errorf("%s has the words\n%s\nwant\n%s", tt.reading, got, tt.want)
+			}
+			if got := onNodeChannels(t, tt.want); r.Query != got {
+				t.Errorf("%s runs\n%s\nwant\n%s", tt.reading, r.Query, got)
 			}
 		})
 	}

@@ -148,7 +148,10 @@ type Control struct {
 	TTL             time.Duration // how long a write lasts unless it is renewed
 	Interval        time.Duration
 	StaleAfter      time.Duration // 0: as Reading.StaleAfter
-	SafeCap         float64       // with Protection, else 0
+	// TrustedChannels are the workload channels that the control reads beside the
+	// node channels, sorted.
+	TrustedChannels []string
+	SafeCap         float64 // with Protection, else 0
 	// SafeWhenBlind goes to the safe cap although the control was not engaged
 	// when its input went away.
 	SafeWhenBlind bool
@@ -156,8 +159,9 @@ type Control struct {
 	ObserveAfter bool
 	OnStop       string // "hold", or "" to restore
 	// Uses are the readings that the control's expressions name. A reading whose
-	// parameters the control overrides is an instance of its own; any other is
-	// the same pointer as in Set.Readings.
+	// parameters the control overrides, and every one of a control with trusted
+	// channels, is an instance of its own; any other is the same pointer as in
+	// Set.Readings.
 	Uses []*Reading
 	File string // where the control is defined
 	Line int

@@ -22,6 +22,8 @@ type env struct {
 	params map[string]*param
 	with   map[string]quantity
 	seen   map[string]bool // where not nil, collects the names that were looked up
+	// trusted are the workload channels that may be read, beside node channels.
+	trusted []string
 }
 
 func (e env) lookup(name string) (quantity, bool) {

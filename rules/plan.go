@@ -40,7 +40,8 @@ func withCovered(known map[string]*parser.Function) map[string]*parser.Function 
 // what must be asked to judge it. It is immutable, and it holds text and not
 // trees, since a tree that was evaluated once must not be evaluated again.
 type plan struct {
-	text    string   // as written, readings and parameters put in
+	words   string   // as written, readings and parameters put in
+	text    string   // words, every selector held to the trusted channels
 	query   string   // as it runs, before any window is widened
 	key     []string // sorted
 	covered bool     // rate( is read as covered_rate(

@@ -116,22 +116,24 @@ func (l *loader) buildControl(name string, def *definition) *rawControl {
 	rule := ruleName("controls", name)
 	l.missing(rule, def, required["controls"])
 	c := &rawControl{def: def, with: l.with(rule, def.get("with"))}
-	f := fields{loader: l, rule: rule, env: env{l.params, c.with, map[string]bool{}}}
+	f := fields{loader: l, rule: rule, env: env{params: l.params, with: c.with, seen: map[string]bool{}}}
 	c.Control = Control{
 		Name: name, Help: f.text(def.get("help")),
 		Mode: Observe, Key: f.labels(def.get("key"), "key"),
-		Value:        f.text(def.get("value")),
-		Action:       f.action(def.get("action")),
-		Target:       f.target(def.get("target")),
-		Interval:     f.interval(def),
-		StaleAfter:   f.span(def.get("stale_after"), "stale_after", 0, minStaleAfter, maxStaleAfter),
-		ObserveAfter: f.boolean(def.get("observe_after"), "observe_after", true),
-		File:         def.home.name, Line: def.key.line,
+		Value:           f.text(def.get("value")),
+		Action:          f.action(def.get("action")),
+		Target:          f.target(def.get("target")),
+		Interval:        f.interval(def),
+		StaleAfter:      f.span(def.get("stale_after"), "stale_after", 0, minStaleAfter, maxStaleAfter),
+		TrustedChannels: f.channels(def.get("trusted_channels")),
+		ObserveAfter:    f.boolean(def.get("observe_after"), "observe_after", true),
+		File:            def.home.name, Line: def.key.line,
 		origins: def.origins(),
 	}
 	if mode, ok := f.choice(def.get("mode"), "mode", string(Observe), string(Enforce)); ok {
 		c.Mode = Mode(mode)
 	}
+	f.warnTrusting(c)
 	c.value = l.expression(rule, def.get("value"), "value")
 	c.Engage, c.engage = f.condition(def, "engage", defaultEngageFor)
 	c.Release, c.release = f.condition(def, "release", defaultReleaseFor)

@@ -57,8 +57,7 @@ var controlShape = keyed(map[string]*shape{
 	"slew":   keyed(map[string]*shape{"down": one, "up": one, "every": one}, nil),
 	"ttl":    one, "purpose": one, "safe_cap": one, "on_stop": one, "stale_after": one,
 	"safe_when_blind": one, "observe_after": one, "interval": one, "replace": one,
-}, map[string]string{
-	"trusted_channels": "trusted_channels: comes with channels, " + laterText,
-})
+	"trusted_channels": many,
+}, nil)
 
 var conditionShape = keyed(map[string]*shape{"when": one, "for": one}, nil)

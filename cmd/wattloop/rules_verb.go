@@ -88,12 +88,13 @@ func rulesExplainCmd() *cobra.Command {
 		Use:   "explain NAME",
 		Short: "Print the exact queries that run for a rule, and where each of its words comes from",
 		Example: `  wattloop rules explain node_power
-  wattloop rules explain node_power --rate prometheus -o promql`,
+  wattloop rules explain node_power --rate prometheus -o promql
+  wattloop rules explain node_power -o words      as the files have it, before rate( is read and channels are chosen`,
 		Args:              wantArgs(1, 1, "the NAME of one rule"),
 		ValidArgsFunction: completeRules(c),
 	}
 	c.addFlags(cmd.Flags(), ruleKeys...)
-	outputFlag(cmd, &output, "table", "json", "promql")
+	outputFlag(cmd, &output, "table", "json", "promql", "words")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		set, err := loadForVerb(cmd, c)
 		if err != nil {
@@ -146,12 +147,16 @@ func printExplanation(w io.Writer, x rules.Explanation, output string) error {
 	switch output {
 	case "json":
 		return writeIndented(w, x)
-	case "promql":
+	case "promql", "words":
 		for _, q := range x.Queries {
 			if len(x.Queries) > 1 {
 				fmt.Fprintf(w, "# %s\n", q.Name)
 			}
-			fmt.Fprintln(w, q.Expr)
+			text := q.Expr
+			if output == "words" {
+				text = q.Words
+			}
+			fmt.Fprintln(w, text)
 		}
 		return nil
 	}
