@@ -62,6 +62,10 @@ func full() (*engine.Report, Facts) {
 		StoreError: "store: /data: disk is nearly full",
 		Integrity:  []Loss{{at.Add(-time.Minute), at, "points were refused: disk full"}},
 		Channels:   []Channel{{"default", 100, 1, 2, 0.25}, {"host", 0, 0, 0, -1}},
+		Relay: []Relay{
+			{Plane: "platform", Upstream: "unix:/run/otel.sock", QueueLimit: 64 << 20, Sent: 9, Answering: true},
+			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "Unavailable: no", ErrorAt: &at},
+		},
 		RulesError: "rules: 1 error",
 	}
 }
@@ -109,7 +113,7 @@ func TestStatusReadsBack(t *testing.T) {
 // Before the first step lists are empty, not null, and the step is null.
 func TestStatusOfNothing(t *testing.T) {
 	w := ask(Handler(options()), "GET", "/api/v1/status/wattloop", nil)
-	for _, want := range []string{`"step":null`, `"rules":[]`, `"readings":[]`, `"controls":[]`, `"devices":[]`, `"integrity":[]`, `"channels":[]`} {
+	for _, want := range []string{`"step":null`, `"rules":[]`, `"readings":[]`, `"controls":[]`, `"devices":[]`, `"integrity":[]`, `"channels":[]`, `"relay":[]`} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in %s", want, w.Body)
 		}

@@ -20,6 +20,7 @@ type Facts struct {
 	StoreError string    `json:"store_error,omitempty"` // why no samples are taken
 	Integrity  []Loss    `json:"integrity"`
 	Channels   []Channel `json:"channels"`
+	Relay      []Relay   `json:"relay"`                 // empty without an upstream
 	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
 }
 
@@ -38,6 +39,22 @@ type Channel struct {
 	Folded     uint64  `json:"folded"`
 	Rejected   uint64  `json:"rejected"`
 	LagSeconds float64 `json:"lag_seconds"`
+}
+
+// Relay is the way onward of one plane, platform or workload.
+type Relay struct {
+	Plane      string     `json:"plane"`
+	Upstream   string     `json:"upstream"`
+	QueueBytes int64      `json:"queue_bytes"` // that wait
+	QueueLimit int64      `json:"queue_limit_bytes"`
+	Sent       uint64     `json:"sent"`             // requests
+	Dropped    uint64     `json:"dropped"`          // requests that the upstream refused for good
+	Refused    uint64     `json:"refused"`          // requests that found no room
+	Rejected   uint64     `json:"rejected"`         // points, spans and log records that the upstream rejected
+	LostBytes  uint64     `json:"queue_lost_bytes"` // of the queue, that could not be read back
+	Answering  bool       `json:"answering"`        // false until the upstream has taken one, and while it takes none
+	Error      string     `json:"error,omitempty"`  // of the last attempt that failed
+	ErrorAt    *time.Time `json:"error_at,omitempty"`
 }
 
 // Status answers /api/v1/status/wattloop.
@@ -139,6 +156,9 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	}
 	if s.Channels == nil {
 		s.Channels = []Channel{}
+	}
+	if s.Relay == nil {
+		s.Relay = []Relay{}
 	}
 	if rep.TS != 0 {
 		t := time.UnixMilli(rep.TS).UTC()

@@ -21,6 +21,7 @@ import (
 	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/host"
+	"github.com/wattloop/wattloop/ingest/relay"
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
 	"github.com/wattloop/wattloop/sysfs"
@@ -45,16 +46,17 @@ func devices(fs sysfs.FS) ([]actuate.Device, error) {
 
 // parts is everything inside the engine's process.
 type parts struct {
-	c    *config
-	clk  clock
-	log  *slog.Logger
-	reg  *prometheus.Registry
-	db   *store.DB
-	recv *ingest.Receiver
-	otlp *ingest.Server
-	eng  *engine.Engine
-	gov  *actuate.Governor
-	host *host.Source
+	c     *config
+	clk   clock
+	log   *slog.Logger
+	reg   *prometheus.Registry
+	db    *store.DB
+	recv  *ingest.Receiver
+	otlp  *ingest.Server
+	eng   *engine.Engine
+	gov   *actuate.Governor
+	host  *host.Source
+	relay *relay.Relay // nil without an upstream
 
 	reread     func() (*config, error) // for a reload
 	reloading  sync.Mutex
@@ -86,15 +88,19 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Rules: set, Query: queryFunc(p.db), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
 		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
 	})
+	onward, err := p.onward(durability)
+	if err != nil {
+		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
+	}
 	p.recv = ingest.NewReceiver(ingest.Options{
-		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder,
+		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
 	p.otlp = ingest.NewServer(p.recv.Channel("default").Live())
 	if c.HostEnabled && len(meters) > 0 {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
-			return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
+			return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
 		}
 	}
 	return p, nil

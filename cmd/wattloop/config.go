@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/wattloop/wattloop/ingest/relay"
 )
 
 // config holds every setting of wattloop.yaml that this version has, and those
@@ -35,6 +37,9 @@ type config struct {
 	HostEnabled   bool
 	HostInterval  time.Duration
 	LogLevel      string
+	RelayUpstream string
+	RelayFallback string
+	RelayQueue    byteSize
 
 	// The warden's own: never in wattloop.yaml.
 	WardenFile   string
@@ -65,7 +70,7 @@ func defaultConfig() *config {
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
-		Sysfs: "/sys", HostEnabled: true, HostInterval: time.Second, LogLevel: "info",
+		Sysfs: "/sys", HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
 		origin: map[string]string{},
 	}
@@ -198,6 +203,12 @@ func (c *config) validate() error {
 	}
 	if c.HostInterval < 100*time.Millisecond {
 		bad("host.interval", "%s: at least 100ms", c.HostInterval)
+	}
+	if c.RelayQueue < 1<<20 {
+		bad("relay.queue", "%s: at least 1MiB", c.RelayQueue.String())
+	}
+	if c.RelayFallback != "" && c.RelayUpstream == "" {
+		bad("relay.fallback", "there is no relay.upstream to fall back from")
 	}
 	if c.TTLMax < 5*time.Second || c.TTLMax > 300*time.Second {
 		bad("actuation.ttl_max", "%s: between 5s and 300s", c.TTLMax)

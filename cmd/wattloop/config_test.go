@@ -69,6 +69,22 @@ func TestConfigValues(t *testing.T) {
 	}
 }
 
+func TestConfigRelay(t *testing.T) {
+	f := func(text, wantErr string) {
+		t.Helper()
+		_, err := loaded(t, text, "", noEnv)
+		if got := err == nil; got != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: %v; want %q", text, err, wantErr)
+		}
+	}
+	f("relay.upstream: collector:4317", "")
+	f("relay: {upstream: unix:/run/otel.sock, fallback: 'collector:4317', queue: 1MiB}", "")
+	f("relay.upstream: ''", "")
+	f("relay.upstream: http://collector:4317", "neither HOST:PORT nor unix:PATH")
+	f("relay.fallback: collector:4317", "there is no relay.upstream to fall back from")
+	f("relay.queue: 1KiB", "1KiB: at least 1MiB")
+}
+
 func TestConfigEnvReferences(t *testing.T) {
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{"A": "x", "EMPTY": ""}[name]

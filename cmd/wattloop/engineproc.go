@@ -90,7 +90,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	warn(log, msgs)
 	p.tellInputs(set)
 	err = p.serve(ctx, link, doors, stderr)
-	return withCode(exitCannot, errors.Join(err, p.db.Close()))
+	return withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
 }
 
 // shut answers what is in flight, within the deadline; a connection that has
@@ -210,6 +210,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 		f.StoreError = err.Error()
 	}
 	f.Channels = p.channels()
+	f.Relay = p.relayFacts()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)
 	p.lossMu.Unlock()

@@ -24,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(wattloop_[a-z_]+)(?:\\{([a-z_,]+)\\})?`").FindAllStringSubmatch(page, -1) {
 		documented[m[1]] = m[2]
 	}
-	n := startNode(t, killRules)
+	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock")
 	feed := n.feed(t, 170)
 	n.await(t, "a cap", n.ours)
 	var text string

@@ -173,7 +173,7 @@ func (c *config) wardenOptions(log *slog.Logger) (warden.Options, error) {
 		cl[dev] = warden.Clamp{Min: k.Min, Max: k.Max, Floor: k.Floor}
 	}
 	return warden.Options{
-		Devices: devs, Tree: c.Sysfs, Meters: meters, StatePath: c.StatePath, RunPath: c.RunPath, Dirs: []string{c.StoragePath},
+		Devices: devs, Tree: c.Sysfs, Meters: meters, StatePath: c.StatePath, RunPath: c.RunPath, Dirs: c.engineDirs(),
 		Enabled: c.Enabled, ObserveFirst: c.ObserveFirst, Clamps: cl,
 		AllowRaise: c.AllowRaise, RejectOutOfRange: c.RejectOut, MaxHold: c.MaxHold, TTLMax: c.TTLMax, Log: log,
 	}, nil

@@ -59,6 +59,9 @@ func (c *config) settings() []setting {
 		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600; run.path/wattloop.sock unless set"},
 		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
+		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
+		{"relay.queue", "", nil, &c.RelayQueue, "R", "how much waits on disk, in state.path/relay, while relay.upstream takes nothing; a quarter is kept for what comes in on node channels"},
+		{"relay.fallback", "", nil, endpoint(&c.RelayFallback), "R", "where that quarter goes while relay.upstream cannot be reached; what comes in on workload channels never does"},
 		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
 		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
 		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
@@ -75,7 +78,7 @@ func (c *config) settings() []setting {
 // have; they are refused by name, not as typing errors.
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets", "naming", "promote", "storage.remote", "storage.remote_write",
-		"channels", "relay", "scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
+		"channels", "scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }

@@ -100,7 +100,10 @@ func printStatus(w io.Writer, s *status) error {
 		}
 		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%s\n", c.Name, c.Accepted, c.Folded, c.Rejected, lag)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return printRelay(w, s.Relay)
 }
 
 // controlWhy is why a control does what it does, or why it cannot tell.

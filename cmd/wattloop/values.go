@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"github.com/wattloop/wattloop/ingest/relay"
 	"github.com/wattloop/wattloop/store"
 )
 
@@ -167,6 +168,22 @@ func (v addressValue) Type() string   { return "host:port" }
 func (v addressValue) Set(s string) error {
 	if err := loopback(s); err != nil {
 		return err
+	}
+	*v.p = s
+	return nil
+}
+
+// endpointValue is where requests go on to; empty is nowhere.
+type endpointValue struct{ p *string }
+
+func endpoint(p *string) pflag.Value   { return endpointValue{p} }
+func (v endpointValue) String() string { return *v.p }
+func (v endpointValue) Type() string   { return "endpoint" }
+func (v endpointValue) Set(s string) error {
+	if s != "" {
+		if _, err := relay.ParseAddress(s); err != nil {
+			return err
+		}
 	}
 	*v.p = s
 	return nil
