@@ -155,6 +155,7 @@ func (w *walk) admit(m *metric, st *stream, s *series, p deltaPoint) (ok bool) {
 // written there again: the first time it may have been lost before it was
 // durable.
 func (w *walk) repeat(m *metric, st *stream, t int64) {
+	w.decided().act = actDrop // it has gone onward
 	first := len(w.samples)
 	for s := range st.all() {
 		if s.sum != nil && s.sum.any && s.sum.t == t {

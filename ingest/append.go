@@ -25,6 +25,7 @@ type point struct {
 	r        *resource
 	t        int64
 	first, n int32 // in walk.samples
+	decision int32 // of what becomes of it onward
 	delta    bool  // its value is in a running sum: never lost, at worst folded
 	fold     bool  // counts as folded even when its samples are stored
 }
@@ -54,6 +55,7 @@ func (w *walk) sample(m *metric, s *series, t int64, v float64) {
 // queue closes a point whose samples begin at first.
 func (w *walk) queue(p point, first int) {
 	p.r, p.first, p.n = &w.re.v, int32(first), int32(len(w.samples)-first)
+	p.decision = w.decisionOf()
 	w.disorder = w.disorder || p.t < w.lastT
 	w.lastT = p.t
 	w.pending = append(w.pending, p)
@@ -128,6 +130,7 @@ func (w *walk) appendPoint(ctx context.Context, app storage.Appender, p *point) 
 		w.tally.folded++
 	case why != fine:
 		w.tally.reject(why, 1, p.m.name, "")
+		w.dropped(p.decision)
 		return nil
 	default:
 		w.tally.accepted++

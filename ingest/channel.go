@@ -255,9 +255,16 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	}
 	defer a.leave()
 	r := a.c.r
-	res, err := r.store(ctx, &a.src, wire)
+	s := a.stamperOf(SignalMetrics)
+	defer r.recycle(s)
+	res, err := r.store(ctx, &a.src, wire, s.points())
 	if err != nil {
 		return Result{}, err
+	}
+	// A workload's go onward before the sync. Should that fail, the retry is known
+	// as one and goes nowhere.
+	if a.src.stamp != nil {
+		a.handMetrics(ctx, s, wire)
 	}
 	// Everything that the answer calls stored must be durable first, also what an
 	// earlier request had committed without being able to say so.
@@ -267,7 +274,9 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 			return Result{}, &UnavailableError{err}
 		}
 	}
-	a.handMetrics(ctx, wire)
+	if a.src.stamp == nil {
+		a.handMetrics(ctx, s, wire)
+	}
 	return res, nil
 }
 

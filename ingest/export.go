@@ -74,6 +74,7 @@ type Receiver struct {
 	o       Options
 	metrics *metrics
 	*transports
+	stampers sync.Pool // *stamper
 
 	chanMu   sync.Mutex
 	channels map[string]*Channel
@@ -130,8 +131,9 @@ func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) 
 	return r.Channel("default").ExportJSON(ctx, body)
 }
 
-// store takes one request to the end of Commit and tells the watcher.
-func (r *Receiver) store(ctx context.Context, src *origin, wire []byte) (Result, error) {
+// store takes one request to the end of Commit and tells the watcher. Unless it
+// is nil, decisions takes what becomes of each point.
+func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, &UnavailableError{err}
 	}
@@ -140,6 +142,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte) (Result,
 	defer r.mu.Unlock()
 	w := &r.w
 	w.begin(src)
+	w.decisions = decisions
 	if err := w.request(wire); err != nil {
 		w.undo()
 		return Result{}, err

@@ -79,6 +79,7 @@ type stamp struct {
 	// hangs on the payload's service.name; plane is target_info's own.
 	base  []labels.Label
 	plane labels.Label
+	keys  reservedKeys
 }
 
 // writer is the one writer of a metric stream: the worker pod, never the actor
@@ -118,6 +119,14 @@ func newStamp(n *naming, prefix, channel string, id Identity) (*stamp, error) {
 	set(&s.all, attrPodUID, id.PodUID)
 	set(&s.all, prefix+"."+attrActorUID, id.ActorUID)
 	set(&s.all, prefix+"."+attrActorName, id.ActorName)
+	var stated []string
+	if id.ServiceName != "" {
+		stated = append(stated, serviceName)
+	}
+	if id.Container != "" {
+		stated = append(stated, containerName)
+	}
+	s.keys = newReserved(prefix, s.all, stated...)
 	return s, s.label(n)
 }
 

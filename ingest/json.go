@@ -19,17 +19,22 @@ import (
 //     would store a point in 1970.
 //   - A double is a number, a number in quotes, "NaN", "Infinity" or "-Infinity".
 //   - An enum is a number or one of its names; another word is an error.
+//   - Trace and span ids are in hexadecimal, in either case; all other bytes in
+//     base64.
 //   - null stands for an absent field.
 //   - Exemplars, and the contents of exponential histogram and summary points, are
 //     not read: they are not stored.
 
-// wireFromJSON reads one JSON document, and nothing after it.
-func wireFromJSON(body []byte) ([]byte, error) {
+// wireFromJSON reads a metrics request.
+func wireFromJSON(body []byte) ([]byte, error) { return wireOfJSON(jsonRequest, body) }
+
+// wireOfJSON reads one JSON document, and nothing after it.
+func wireOfJSON(t jsonType, body []byte) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, undecodable("json: the body is not valid UTF-8")
 	}
 	d := jsonDecoder{b: body, out: make([]byte, 0, len(body)/2)}
-	err := d.message(jsonRequest, 1)
+	err := d.message(t, 1)
 	if err == nil && d.peek() != 0 {
 		err = d.errorf("more follows after the document")
 	}
@@ -113,11 +118,20 @@ func (d *jsonDecoder) field(f jsonField, depth int) error {
 			d.out, err = d.quoted(d.out)
 			return err
 		})
+	case jsonStrings:
+		return d.list(func() error { return d.field(jsonField{f.num, jsonString, 0}, depth) })
 	case jsonBytes:
 		return d.sized(f.num, func() (err error) {
 			d.out, err = d.base64(d.out)
 			return err
 		})
+	case jsonHex:
+		return d.sized(f.num, func() (err error) {
+			d.out, err = d.hex(d.out)
+			return err
+		})
+	case jsonFixed4:
+		d.out = binary.AppendUvarint(d.out, uint64(f.num)<<3|wireFixed4)
 	case jsonTime, jsonSigned, jsonDouble:
 		d.out = binary.AppendUvarint(d.out, uint64(f.num)<<3|wireFixed8)
 	default:

@@ -16,7 +16,13 @@ const (
 	jsonDouble  // fixed64
 	jsonTimes   // packed fixed64
 	jsonDoubles // packed
-	jsonEnum
+	jsonEnum    // an AggregationTemporality
+	jsonSpanKind
+	jsonStatusCode
+	jsonSeverity
+	jsonHex // bytes
+	jsonFixed4
+	jsonStrings
 )
 
 type jsonField struct {
@@ -45,21 +51,40 @@ const (
 	jsonAny
 	jsonArray
 	jsonKeyValueList
+	jsonEntityRef
+	jsonTraceRequest
+	jsonResourceSpans
+	jsonScopeSpans
+	jsonSpan
+	jsonSpanEvent
+	jsonSpanLink
+	jsonStatus
+	jsonLogsRequest
+	jsonResourceLogs
+	jsonScopeLogs
+	jsonLogRecord
 )
 
 var jsonSchema = [...]map[string]jsonField{
 	jsonRequest: camelAndSnake(map[string]jsonField{
 		"resource_metrics": {1, jsonMessages, jsonResourceMetrics}}),
 	jsonResourceMetrics: camelAndSnake(map[string]jsonField{
-		"resource": {1, jsonMessage, jsonResource}, "scope_metrics": {2, jsonMessages, jsonScopeMetrics}}),
-	jsonResource: {"attributes": {1, jsonMessages, jsonKeyValue}},
-	jsonScopeMetrics: {
-		"scope": {1, jsonMessage, jsonScope}, "metrics": {2, jsonMessages, jsonMetric}},
-	jsonScope: {
-		"name": {1, jsonString, 0}, "version": {2, jsonString, 0}, "attributes": {3, jsonMessages, jsonKeyValue}},
+		"resource": {1, jsonMessage, jsonResource}, "scope_metrics": {2, jsonMessages, jsonScopeMetrics}, "schema_url": {3, jsonString, 0}}),
+	jsonResource: camelAndSnake(map[string]jsonField{
+		"attributes": {1, jsonMessages, jsonKeyValue}, "dropped_attributes_count": {2, jsonUint32, 0},
+		"entity_refs": {3, jsonMessages, jsonEntityRef}}),
+	jsonEntityRef: camelAndSnake(map[string]jsonField{
+		"schema_url": {1, jsonString, 0}, "type": {2, jsonString, 0},
+		"id_keys": {3, jsonStrings, 0}, "description_keys": {4, jsonStrings, 0}}),
+	jsonScopeMetrics: camelAndSnake(map[string]jsonField{
+		"scope": {1, jsonMessage, jsonScope}, "metrics": {2, jsonMessages, jsonMetric}, "schema_url": {3, jsonString, 0}}),
+	jsonScope: camelAndSnake(map[string]jsonField{
+		"name": {1, jsonString, 0}, "version": {2, jsonString, 0}, "attributes": {3, jsonMessages, jsonKeyValue},
+		"dropped_attributes_count": {4, jsonUint32, 0}}),
 	jsonMetric: camelAndSnake(map[string]jsonField{
-		"name": {1, jsonString, 0}, "unit": {3, jsonString, 0},
-		"gauge": {5, jsonMessage, jsonGauge}, "sum": {7, jsonMessage, jsonSum},
+		"name": {1, jsonString, 0}, "description": {2, jsonString, 0}, "unit": {3, jsonString, 0},
+		"metadata": {12, jsonMessages, jsonKeyValue},
+		"gauge":    {5, jsonMessage, jsonGauge}, "sum": {7, jsonMessage, jsonSum},
 		"histogram":             {9, jsonMessage, jsonHistogram},
 		"exponential_histogram": {10, jsonMessage, jsonUnsupported},
 		"summary":               {11, jsonMessage, jsonUnsupported}}),
@@ -91,6 +116,44 @@ var jsonSchema = [...]map[string]jsonField{
 		"kvlist_value": {6, jsonMessage, jsonKeyValueList}, "bytes_value": {7, jsonBytes, 0}}),
 	jsonArray:        {"values": {1, jsonMessages, jsonAny}},
 	jsonKeyValueList: {"values": {1, jsonMessages, jsonKeyValue}},
+
+	jsonTraceRequest: camelAndSnake(map[string]jsonField{
+		"resource_spans": {1, jsonMessages, jsonResourceSpans}}),
+	jsonResourceSpans: camelAndSnake(map[string]jsonField{
+		"resource": {1, jsonMessage, jsonResource}, "scope_spans": {2, jsonMessages, jsonScopeSpans},
+		"schema_url": {3, jsonString, 0}}),
+	jsonScopeSpans: camelAndSnake(map[string]jsonField{
+		"scope": {1, jsonMessage, jsonScope}, "spans": {2, jsonMessages, jsonSpan}, "schema_url": {3, jsonString, 0}}),
+	jsonSpan: camelAndSnake(map[string]jsonField{
+		"trace_id": {1, jsonHex, 0}, "span_id": {2, jsonHex, 0}, "trace_state": {3, jsonString, 0},
+		"parent_span_id": {4, jsonHex, 0}, "name": {5, jsonString, 0}, "kind": {6, jsonSpanKind, 0},
+		"start_time_unix_nano": {7, jsonTime, 0}, "end_time_unix_nano": {8, jsonTime, 0},
+		"attributes": {9, jsonMessages, jsonKeyValue}, "dropped_attributes_count": {10, jsonUint32, 0},
+		"events": {11, jsonMessages, jsonSpanEvent}, "dropped_events_count": {12, jsonUint32, 0},
+		"links": {13, jsonMessages, jsonSpanLink}, "dropped_links_count": {14, jsonUint32, 0},
+		"status": {15, jsonMessage, jsonStatus}, "flags": {16, jsonFixed4, 0}}),
+	jsonSpanEvent: camelAndSnake(map[string]jsonField{
+		"time_unix_nano": {1, jsonTime, 0}, "name": {2, jsonString, 0},
+		"attributes": {3, jsonMessages, jsonKeyValue}, "dropped_attributes_count": {4, jsonUint32, 0}}),
+	jsonSpanLink: camelAndSnake(map[string]jsonField{
+		"trace_id": {1, jsonHex, 0}, "span_id": {2, jsonHex, 0}, "trace_state": {3, jsonString, 0},
+		"attributes": {4, jsonMessages, jsonKeyValue}, "dropped_attributes_count": {5, jsonUint32, 0},
+		"flags": {6, jsonFixed4, 0}}),
+	jsonStatus: {"message": {2, jsonString, 0}, "code": {3, jsonStatusCode, 0}},
+
+	jsonLogsRequest: camelAndSnake(map[string]jsonField{
+		"resource_logs": {1, jsonMessages, jsonResourceLogs}}),
+	jsonResourceLogs: camelAndSnake(map[string]jsonField{
+		"resource": {1, jsonMessage, jsonResource}, "scope_logs": {2, jsonMessages, jsonScopeLogs},
+		"schema_url": {3, jsonString, 0}}),
+	jsonScopeLogs: camelAndSnake(map[string]jsonField{
+		"scope": {1, jsonMessage, jsonScope}, "log_records": {2, jsonMessages, jsonLogRecord}, "schema_url": {3, jsonString, 0}}),
+	jsonLogRecord: camelAndSnake(map[string]jsonField{
+		"time_unix_nano": {1, jsonTime, 0}, "severity_number": {2, jsonSeverity, 0}, "severity_text": {3, jsonString, 0},
+		"body": {5, jsonMessage, jsonAny}, "attributes": {6, jsonMessages, jsonKeyValue},
+		"dropped_attributes_count": {7, jsonUint32, 0}, "flags": {8, jsonFixed4, 0},
+		"trace_id": {9, jsonHex, 0}, "span_id": {10, jsonHex, 0},
+		"observed_time_unix_nano": {11, jsonTime, 0}, "event_name": {12, jsonString, 0}}),
 }
 
 // camelAndSnake adds the lowerCamelCase spelling of each name of a .proto file.

@@ -23,8 +23,8 @@ func (d *jsonDecoder) scalar(k jsonKind) error {
 		v, err := d.double()
 		d.out = binary.LittleEndian.AppendUint64(d.out, math.Float64bits(v))
 		return err
-	case jsonEnum:
-		v, err := d.temporality()
+	case jsonEnum, jsonSpanKind, jsonStatusCode, jsonSeverity:
+		v, err := d.enum(enums[k])
 		d.out = binary.AppendUvarint(d.out, v)
 		return err
 	}
@@ -35,42 +35,20 @@ func (d *jsonDecoder) scalar(k jsonKind) error {
 	signed := k == jsonInt64 || k == jsonSigned
 	switch {
 	case negative && (!signed || v > 1<<63), !negative && signed && v > math.MaxInt64,
-		k == jsonUint32 && v > math.MaxUint32:
+		(k == jsonUint32 || k == jsonFixed4) && v > math.MaxUint32:
 		return d.errorf("the integer is out of range")
 	case negative:
 		v = -v
 	}
-	if k == jsonInt64 || k == jsonUint32 {
+	switch k {
+	case jsonInt64, jsonUint32:
 		d.out = binary.AppendUvarint(d.out, v)
-	} else {
+	case jsonFixed4:
+		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
+	default:
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
 	}
 	return nil
-}
-
-// temporality reads an AggregationTemporality. OTLP wants its number; senders
-// that write its name are understood, since another reading would lose the metric
-// in silence (C08).
-func (d *jsonDecoder) temporality() (uint64, error) {
-	if d.peek() != '"' {
-		v, negative, err := d.integer()
-		if err == nil && (negative || v > math.MaxInt32) {
-			err = d.errorf("the enum is out of range")
-		}
-		return v, err
-	}
-	name, err := d.text(nil)
-	switch {
-	case err != nil:
-		return 0, err
-	case string(name) == "AGGREGATION_TEMPORALITY_UNSPECIFIED":
-		return 0, nil
-	case string(name) == "AGGREGATION_TEMPORALITY_DELTA":
-		return temporalityDelta, nil
-	case string(name) == "AGGREGATION_TEMPORALITY_CUMULATIVE":
-		return temporalityCumulative, nil
-	}
-	return 0, d.errorf("%s is no aggregation temporality: write 1 for delta, 2 for cumulative", excerpt(string(name)))
 }
 
 // double reads a JSON number, also in quotes, or one of the three words.

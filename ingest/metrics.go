@@ -9,9 +9,10 @@ import (
 
 // metrics are the receiver's own.
 type metrics struct {
-	points *prometheus.CounterVec
-	lag    *prometheus.HistogramVec
-	onward *prometheus.CounterVec
+	points  *prometheus.CounterVec
+	lag     *prometheus.HistogramVec
+	onward  *prometheus.CounterVec
+	records *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -29,9 +30,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "wattloop_ingest_onward_total",
 			Help: "OTLP requests handed onward by channel and signal: queued for the upstream, refused since its queue has no_room, or failed.",
 		}, []string{"channel", "signal", "result"}),
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_records_total",
+			Help: "OTLP spans and log records by channel and signal, by what became of them (accepted for the upstream, rejected), and why.",
+		}, []string{"channel", "signal", "result", "reason"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.points, m.lag, m.onward)
+		reg.MustRegister(m.points, m.lag, m.onward, m.records)
 	}
 	return m
 }

@@ -65,11 +65,63 @@ func (c *Channel) forward(ctx context.Context, signal Signal, wire []byte) error
 	return err
 }
 
+// stamperOf is newStamper where there is an upstream, else nil.
+func (a *Activation) stamperOf(signal Signal) *stamper {
+	if a.c.r.o.Onward == nil {
+		return nil
+	}
+	return a.newStamper(signal)
+}
+
+// newStamper makes ready to hand a request of the signal onward.
+func (a *Activation) newStamper(signal Signal) *stamper {
+	s, _ := a.c.r.stampers.Get().(*stamper)
+	if s == nil {
+		s = &stamper{}
+	}
+	s.reset()
+	s.st, s.set, s.only, s.since = a.src.stamp, nil, nil, a.src.since
+	switch {
+	case s.st == nil:
+	case signal == SignalMetrics:
+		// A resource of a metric is bounded as its series are: what else a workload
+		// says of itself there has as many values as it likes.
+		s.set, s.only = s.st.metric, []string{containerName}
+	default:
+		s.set = s.st.all
+	}
+	return s
+}
+
+func (r *Receiver) recycle(s *stamper) {
+	if s != nil {
+		r.stampers.Put(s)
+	}
+}
+
+// points is where the walk decides; nil where the request goes on as it came.
+func (s *stamper) points() *[]decision {
+	if s == nil || s.st == nil {
+		return nil
+	}
+	return &s.decisions
+}
+
 // handMetrics hands a request onward that the store has committed. The store is
 // where metrics are kept: what becomes of them beyond it changes no answer, and
 // is counted.
-func (a *Activation) handMetrics(ctx context.Context, wire []byte) {
-	if a.c.r.o.Onward == nil || a.c.o.Class == Workload || len(wire) == 0 {
+func (a *Activation) handMetrics(ctx context.Context, s *stamper, wire []byte) {
+	switch {
+	case s == nil || len(wire) == 0:
+		return
+	case s.st != nil:
+		s.rewrite(&metricLevels, wire)
+		if wire = s.out; len(wire) == 0 {
+			return
+		}
+	}
+	if s.over {
+		a.c.r.metrics.onward.WithLabelValues(a.c.o.Name, string(SignalMetrics), "failed").Inc()
 		return
 	}
 	_ = a.c.forward(ctx, SignalMetrics, wire) // counted

@@ -64,8 +64,9 @@ func (s *Server) HTTP() *http.Server {
 }
 
 // Handler serves POST /v1/metrics and POST /api/v1/otlp/v1/metrics, OTLP/HTTP in
-// protobuf and JSON. /v1/traces and /v1/logs are answered with a partial success
-// that rejects everything and says why; other paths with 404; what a web page may
+// protobuf and JSON, and traces and logs under the same paths, which go to the
+// upstream: without one they are answered with a partial success that rejects
+// everything and says why. Other paths are answered with 404, what a web page may
 // have sent with 403. Every answer is in the request's encoding, and an error is a
 // google.rpc.Status.
 func (s *Server) Handler() http.Handler {

@@ -1,93 +1,244 @@
 package ingest
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// reserved reports whether an attribute key is the channel's alone to set on a
-// workload channel, in whatever spelling: keys are compared in a form in which
-// all that a translation of names, or an eye, takes for the same is the same.
-func (s *stamp) reserved(key string) bool {
-	if strings.HasPrefix(key, "__") && strings.HasSuffix(key, "__") {
-		return true
-	}
-	n := normalForm(key)
-	if under(n, normalForm(s.prefix)) {
-		return true
-	}
-	for _, family := range reservedFamilies {
-		if under(n, family) {
-			return true
+// reservedKeys is what a workload may say nothing about, in whatever spelling: keys
+// are compared in a form in which all that a translation of names, or an eye,
+// takes for the same is the same (S2-31, S2-41, S2-42, S2-45).
+type reservedKeys struct {
+	families []string            // normal forms, reserved with all that lies below
+	names    map[string]struct{} // normal forms without underscores
+	room     int                 // length of a normal form beyond which it is no name
+}
+
+// newReserved lists what the channel sets, and what is reserved whoever sets it.
+// Underscores count for nothing in names: what has none in the payload could be
+// split by some later translation, and what has some could be joined.
+func newReserved(prefix string, set []trusted, more ...string) reservedKeys {
+	r := reservedKeys{names: map[string]struct{}{}}
+	for _, family := range []string{"ate", prefix, "k8s", "host"} {
+		if n := appendNormal(nil, family, 0, maxNormal); len(n) > 0 {
+			r.families = append(r.families, string(n))
 		}
 	}
-	squeezed := strings.ReplaceAll(n, "_", "")
-	for _, one := range reservedKeys {
-		if squeezed == one {
+	add := func(key string) {
+		n := squeeze(appendNormal(nil, key, 0, maxNormal))
+		r.names[string(n)] = struct{}{}
+		r.room = max(r.room, 2*len(n))
+	}
+	for _, t := range set {
+		add(t.key)
+	}
+	for _, key := range more {
+		add(key)
+	}
+	for _, key := range []string{
+		serviceInstance, serviceNamespace, "job", "instance", channelLabel,
+		"k8s.node.uid", "k8s.namespace.name", "k8s.cluster.name", "k8s.container.name", "k8s.deployment.name",
+		attrNode, attrPodName, attrPodUID, "host.name", "host.id", "host.ip",
+	} {
+		add(key)
+	}
+	for _, attr := range []string{attrActorUID, attrActorName, attrAtespace, attrTemplateNamespace, attrTemplateName,
+		attrContainer, attrPlane, "worker.pod", "worker.node"} {
+		add("ate." + attr)
+		add("ate.dev." + attr)
+		add(prefix + "." + attr)
+	}
+	return r
+}
+
+// maxNormal bounds the normal form of a name in the table.
+const maxNormal = 256
+
+// has reports whether an attribute key is reserved.
+func (r *reservedKeys) has(key string) bool {
+	return r.below(nil, key)
+}
+
+// below is has for a key inside a value: parent is the normal form of the keys
+// around it, since many a backend writes a map out as one attribute a leaf.
+func (r *reservedKeys) below(parent []byte, key string) bool {
+	if unescaped, ok := unescape(key); ok && r.below(parent, unescaped) {
+		return true
+	}
+	plain := true // in lower case, every character either kept or a gap
+	for i := 0; i < len(key); i++ {
+		c := key[i]
+		plain = plain && c >= 0x20 && c < 0x7f && (c < 'A' || c > 'Z')
+	}
+	if len(parent) == 0 && dunder(key) {
+		return true
+	}
+	var buf [2 * maxNormal]byte
+	for mode := normalMode(0); mode < modes; mode++ {
+		n := append(buf[:0], parent...)
+		if len(n) > 0 {
+			n = append(n, '_')
+		}
+		if r.match(appendNormal(n, key, mode, r.room+8)) {
 			return true
 		}
-	}
-	switch n {
-	case "service_name":
-		return s.id.ServiceName != ""
-	case "container_name":
-		return s.id.Container != ""
+		if plain {
+			return false
+		}
 	}
 	return false
 }
 
-// reservedFamilies are reserved with all that lies below them.
-var reservedFamilies = []string{"ate", "k8s", "host"}
-
-// reservedKeys are reserved by themselves, without the underscores: what has
-// none in the payload could be joined or split by some later translation.
-var reservedKeys = []string{
-	"serviceinstanceid", "servicenamespace", "job", "instance", "channel",
-	"k8snodename", "k8snodeuid", "k8spodname", "k8spoduid", "k8snamespacename", "k8sclustername",
-	"hostname", "hostid", "ateactoruid", "ateactorname",
+func (r *reservedKeys) match(n []byte) bool {
+	for _, family := range r.families {
+		if len(n) >= len(family) && string(n[:len(family)]) == family && (len(n) == len(family) || n[len(family)] == '_') {
+			return true
+		}
+	}
+	if len(n) > r.room {
+		return false
+	}
+	_, ok := r.names[string(squeeze(n))]
+	return ok
 }
 
-func under(n, family string) bool {
-	return n == family || strings.HasPrefix(n, family) && n[len(family)] == '_'
+// dunder reports whether a key is, or is made by a translation to, one between
+// double underscores, as the labels are that Prometheus keeps for itself.
+func dunder(key string) bool {
+	if len(key) < 2 {
+		return false
+	}
+	head, tail := 0, 0
+	mark := func(c rune, run *int) (more bool) {
+		switch {
+		case unseen(c):
+			return true
+		case c < utf8.RuneSelf && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'), c >= utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)):
+			return false
+		}
+		*run++
+		return *run < 2
+	}
+	for _, c := range key {
+		if !mark(c, &head) {
+			break
+		}
+	}
+	for rest := key; len(rest) > 0; {
+		c, size := utf8.DecodeLastRuneInString(rest)
+		if !mark(c, &tail) {
+			break
+		}
+		rest = rest[:len(rest)-size]
+	}
+	return head >= 2 && tail >= 2
 }
 
-// normalForm is a key in lower case, letters that look alike made one, and
-// every run of other characters made one underscore, none at the ends.
-func normalForm(key string) string {
-	var b strings.Builder
-	gap := false
-	for _, c := range norm.NFKD.String(key) {
+// normalMode says how what can be read in two ways is read.
+type normalMode uint8
+
+const (
+	// modeJoin takes control characters and broken UTF-8 for nothing, not for a
+	// gap.
+	modeJoin normalMode = 1
+	// modeCamel begins a word at a capital after a small letter.
+	modeCamel normalMode = 2
+	modes     normalMode = 4
+)
+
+// appendNormal appends a key in lower case, characters that look alike made one,
+// and every run of other characters made one underscore, none at the ends. It
+// ends once it has added max bytes.
+func appendNormal(to []byte, key string, mode normalMode, max int) []byte {
+	start := len(to)
+	gap, small := false, false
+	add := func(c rune) {
+		capital := c >= 'A' && c <= 'Z'
 		switch c = lookalike(unicode.ToLower(c)); {
-		case unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf):
-			continue // an accent, or a character that is not seen
+		case unseen(c), mode&modeJoin != 0 && (c < 0x20 || c >= 0x7f && c < 0xa0 || c == utf8.RuneError):
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			if gap && b.Len() > 0 {
-				b.WriteByte('_')
+			if len(to) > start && (gap || capital && small && mode&modeCamel != 0) {
+				to = append(to, '_')
 			}
-			gap = false
-			b.WriteRune(c)
+			gap, small = false, !capital
+			to = append(to, byte(c))
 		default:
 			gap = true
 		}
 	}
-	return b.String()
-}
-
-// lookalikes are the letters of other scripts that are drawn as those of the
-// reserved keys.
-var lookalikes = map[rune]rune{
-	'а': 'a', 'α': 'a', 'ɑ': 'a', 'с': 'c', 'ϲ': 'c', 'ԁ': 'd', 'е': 'e', 'ε': 'e', 'һ': 'h', 'н': 'h', 'і': 'i', 'ι': 'i', 'ı': 'i',
-	'ј': 'j', 'к': 'k', 'κ': 'k', 'ӏ': 'l', 'ⅼ': 'l', 'м': 'm', 'ո': 'n', 'п': 'n', 'о': 'o', 'ο': 'o', 'օ': 'o', 'р': 'p', 'ρ': 'p',
-	'ѕ': 's', 'ꜱ': 's', 'т': 't', 'τ': 't', 'υ': 'u', 'ս': 'u', 'ѵ': 'v', 'ν': 'v', 'ԝ': 'w', 'х': 'x', 'у': 'y', 'ү': 'y', 'ȣ': '8', 'ზ': '8',
-}
-
-func lookalike(c rune) rune {
-	if l, ok := lookalikes[c]; ok {
-		return l
+	for i := 0; i < len(key); i++ {
+		if key[i] >= utf8.RuneSelf {
+			// The decomposition of what is left; what it was before is taken.
+			var it norm.Iter
+			it.InitString(norm.NFKD, key[i:])
+			for !it.Done() && len(to)-start < max {
+				for b := it.Next(); len(b) > 0; {
+					c, size := utf8.DecodeRune(b)
+					add(c)
+					b = b[size:]
+				}
+			}
+			return to
+		}
+		if len(to)-start >= max {
+			return to
+		}
+		add(rune(key[i]))
 	}
-	return c
+	return to
+}
+
+// squeeze takes the underscores out, in place.
+func squeeze(n []byte) []byte {
+	kept := n[:0]
+	for _, c := range n {
+		if c != '_' {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// unseen are characters that leave no trace on a screen: accents, format
+// characters, fillers.
+func unseen(c rune) bool {
+	return c >= utf8.RuneSelf && unicode.In(c, unicode.Mn, unicode.Mc, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// unescape reads a name in the scheme with which Prometheus writes any UTF-8
+// name in its old alphabet, U__k8s_2e_node_2e_name, since others read it back.
+func unescape(key string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, "U__")
+	if !ok {
+		return "", false
+	}
+	var b strings.Builder
+	for rest != "" {
+		if rest[0] != '_' {
+			b.WriteByte(rest[0])
+			rest = rest[1:]
+			continue
+		}
+		code, after, ok := strings.Cut(rest[1:], "_")
+		if !ok {
+			return "", false
+		}
+		rest = after
+		if code == "" {
+			b.WriteByte('_')
+			continue
+		}
+		c, err := strconv.ParseUint(code, 16, 32)
+		if err != nil || c > unicode.MaxRune {
+			return "", false
+		}
+		b.WriteRune(rune(c))
+	}
+	return b.String(), true
 }
 
 // unknownService reports what an SDK says when nobody named the service.
@@ -105,3 +256,6 @@ func (s *stamp) strip(attrs []attribute) []attribute {
 	}
 	return kept
 }
+
+// reserved reports whether an attribute key is the channel's alone to set.
+func (s *stamp) reserved(key string) bool { return s.keys.has(key) }

@@ -111,6 +111,7 @@ func (r reason) String() string { return reasonWords[r].name }
 // tally counts what becomes of the points of one request.
 type tally struct {
 	accepted, folded int64
+	refused          int64 // of all reasons
 	rejected         [numReasons]int64
 	order            []reason // in the order of their first point
 	examples         []string // beside order, at most three
@@ -133,6 +134,7 @@ func (t *tally) reject(why reason, n int64, metric, what string) {
 		}
 	}
 	t.rejected[why] += n
+	t.refused += n
 }
 
 func (t *tally) result() Result {

@@ -122,6 +122,17 @@ const (
 	msgHistogramData
 	msgExpHistogramData
 	msgSummaryData
+	msgTraceRequest
+	msgResourceSpans
+	msgScopeSpans
+	msgSpan
+	msgSpanEvent
+	msgSpanLink
+	msgStatus
+	msgLogsRequest
+	msgResourceLogs
+	msgScopeLogs
+	msgLogRecord
 )
 
 // child is what a field holds: its wire type, the message in it, and whether it
@@ -138,15 +149,20 @@ var (
 	integer = child{typ: wireVarint}
 	opaque  = child{typ: wireBytes}
 	text    = child{typ: wireBytes, text: true}
+	small   = child{typ: wireFixed4}
+	packed  = child{typ: wireEither} // or its numbers one by one
 )
+
+// wireEither stands for any wire type.
+const wireEither = 0xff
 
 func in(m message) child { return child{typ: wireBytes, msg: m} }
 
 // schema lists the fields of each kind by number. A field that is not listed is
 // unknown, and skipped.
 var schema = [...]map[uint32]child{
-	msgResource:        {1: in(msgKeyValue), 3: in(msgEntityRef)},
-	msgScope:           {1: text, 2: text, 3: in(msgKeyValue)},
+	msgResource:        {1: in(msgKeyValue), 2: integer, 3: in(msgEntityRef)},
+	msgScope:           {1: text, 2: text, 3: in(msgKeyValue), 4: integer},
 	msgMetadata:        {12: in(msgKeyValue)},
 	msgRequest:         {1: in(msgResourceMetrics)},
 	msgResourceMetrics: {1: in(msgResource), 2: in(msgScopeMetrics), 3: text},
@@ -168,15 +184,30 @@ var schema = [...]map[uint32]child{
 		7: in(msgKeyValue)},
 	msgNumberPoint: {2: number, 3: number, 4: number, 5: in(msgExemplar), 6: number,
 		7: in(msgKeyValue), 8: integer},
-	msgHistogramPoint: {2: number, 3: number, 4: number, 5: number, 8: in(msgExemplar),
-		9: in(msgKeyValue), 10: integer, 11: number, 12: number},
+	msgHistogramPoint: {2: number, 3: number, 4: number, 5: number, 6: packed, 7: packed,
+		8: in(msgExemplar), 9: in(msgKeyValue), 10: integer, 11: number, 12: number},
 	msgExpHistogramPoint: {1: in(msgKeyValue), 2: number, 3: number, 4: number, 5: number,
 		6: integer, 7: number, 8: in(msgExpBuckets), 9: in(msgExpBuckets), 10: integer,
 		11: in(msgExemplar), 12: number, 13: number, 14: number},
-	msgExpBuckets: {1: integer},
+	msgExpBuckets: {1: integer, 2: packed},
 	msgSummaryPoint: {2: number, 3: number, 4: number, 5: number, 6: in(msgQuantile),
 		7: in(msgKeyValue), 8: integer},
 	msgQuantile: {1: number, 2: number},
+
+	msgTraceRequest:  {1: in(msgResourceSpans)},
+	msgResourceSpans: {1: in(msgResource), 2: in(msgScopeSpans), 3: text},
+	msgScopeSpans:    {1: in(msgScope), 2: in(msgSpan), 3: text},
+	msgSpan: {1: opaque, 2: opaque, 3: text, 4: opaque, 5: text, 6: integer, 7: number, 8: number,
+		9: in(msgKeyValue), 10: integer, 11: in(msgSpanEvent), 12: integer, 13: in(msgSpanLink),
+		14: integer, 15: in(msgStatus), 16: small},
+	msgSpanEvent:    {1: number, 2: text, 3: in(msgKeyValue), 4: integer},
+	msgSpanLink:     {1: opaque, 2: opaque, 3: text, 4: in(msgKeyValue), 5: integer, 6: small},
+	msgStatus:       {2: text, 3: integer},
+	msgLogsRequest:  {1: in(msgResourceLogs)},
+	msgResourceLogs: {1: in(msgResource), 2: in(msgScopeLogs), 3: text},
+	msgScopeLogs:    {1: in(msgScope), 2: in(msgLogRecord), 3: text},
+	msgLogRecord: {1: number, 2: integer, 3: text, 5: in(msgAny), 6: in(msgKeyValue), 7: integer,
+		8: small, 9: opaque, 10: opaque, 11: number, 12: text},
 }
 
 // scan walks one message and all that is in it without recursion, before
@@ -205,7 +236,7 @@ func scan(m message, b []byte, depth int) (n int, invalid bool, err error) {
 		if !known {
 			continue
 		}
-		if c.typ != l.f.typ {
+		if c.typ != l.f.typ && c.typ != wireEither {
 			return n, invalid, undecodable("field %d has the wrong wire type", l.f.num)
 		}
 		if c.text && !utf8.Valid(l.f.data) {

@@ -42,6 +42,9 @@ type walk struct {
 	newest         int64 // of the samples appended
 	newestAccepted int64 // of the points accepted
 	marks          []uint64
+
+	decisions *[]decision // of the points so far; nil when they do not go onward stamped
+	nobody    decision
 }
 
 func newWalk(o *Options) walk {
@@ -271,6 +274,8 @@ func (w *walk) metricPoints(h *header, data []byte) error {
 			return err
 		}
 		w.points++
+		w.decide()
+		refused := w.tally.refused
 		var err error
 		switch {
 		case w.points > maxPoints:
@@ -287,6 +292,9 @@ func (w *walk) metricPoints(h *header, data []byte) error {
 		}
 		if err != nil {
 			return err
+		}
+		if w.tally.refused > refused {
+			w.decided().act = actDrop
 		}
 	}
 	return nil
