@@ -55,7 +55,10 @@ var (
 func answerTo(err error) answer {
 	var undecodable *DecodeError
 	var unavailable *UnavailableError
+	var passed *passedError
 	switch {
+	case errors.As(err, &passed):
+		return passed.a
 	case errors.As(err, &undecodable):
 		return answerUndecodable
 	case errors.As(err, &unavailable):
@@ -112,6 +115,7 @@ func (a answer) writeHTTP(w http.ResponseWriter, enc encoding, message string) {
 type partial struct {
 	rejected int64
 	message  string
+	raw      string // of an upstream, in protobuf: it stands for the rest
 }
 
 // wire encodes an Export{Metrics,Trace,Logs}ServiceResponse: the three have the
@@ -119,6 +123,9 @@ type partial struct {
 func (p partial) wire() []byte {
 	if p == (partial{}) {
 		return nil
+	}
+	if p.raw != "" {
+		return []byte(p.raw)
 	}
 	var inner []byte
 	inner = protowire.AppendTag(inner, 1, protowire.VarintType)

@@ -31,6 +31,9 @@ type Options struct {
 	// Onward takes what is received on to an upstream. Nil means that there is
 	// none: traces and logs are then rejected.
 	Onward Onward
+	// Pass, where it is set, takes every request as it is, and its answer is the
+	// sender's: nothing is read, stamped, stored or handed to Onward.
+	Pass PassFunc
 	// Watch tells the engine which rules' series grew.
 	Watch Watch
 	// OutOfOrder is how far behind the clock, and behind the newest sample of

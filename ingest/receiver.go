@@ -142,6 +142,12 @@ func wordOf(c codes.Code) string {
 		return "unavailable"
 	case codes.DeadlineExceeded:
 		return "deadline_exceeded"
+	case codes.Aborted:
+		return "aborted"
+	case codes.OutOfRange:
+		return "out_of_range"
+	case codes.DataLoss:
+		return "data_loss"
 	case codes.Canceled:
 		return "cancelled"
 	case codes.Unimplemented:

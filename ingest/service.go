@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -67,6 +68,10 @@ func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal
 	}
 	defer req.buf.Free()
 	p, err := s.exportGRPC(ctx, req.buf.ReadOnlyData(), g)
+	if passed, ok := errors.AsType[*passedError](err); ok {
+		s.count("grpc", wordOf(passed.a.code))
+		return nil, passed.st.Err()
+	}
 	if err != nil {
 		a := answerTo(err)
 		s.count("grpc", wordOf(a.code))

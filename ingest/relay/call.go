@@ -42,7 +42,9 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("relay: BUG: cannot send a %T", v)
 	}
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	// A copy that is counted: the library may still be reading when a call that
+	// was cancelled has returned, and the bytes are the caller's by then.
+	return mem.BufferSlice{mem.Copy(b, mem.DefaultBufferPool())}, nil
 }
 
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
