@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ type answer struct {
 var (
 	answerUndecodable = answer{codes.InvalidArgument, http.StatusBadRequest, 0}
 	answerTooLarge    = answer{codes.ResourceExhausted, http.StatusRequestEntityTooLarge, 0}
-	answerBusy        = answer{codes.Unavailable, http.StatusTooManyRequests, time.Second}
+	answerOverLimit   = answer{codes.Unavailable, http.StatusTooManyRequests, time.Second} // of the channel's own
 	answerUnavailable = answer{codes.Unavailable, http.StatusServiceUnavailable, 5 * time.Second}
 	answerSlow        = answer{codes.DeadlineExceeded, http.StatusServiceUnavailable, time.Second}
 	answerCancelled   = answer{codes.Canceled, http.StatusServiceUnavailable, time.Second}
@@ -47,12 +48,12 @@ var (
 // What the limits of this side refuse with.
 var (
 	errTooLarge = errors.New("too large")
-	errBusy     = errors.New("otlp: 64 MiB of requests are being worked on: send again later")
 	errSlow     = errors.New("otlp: the request did not arrive in time: send it again")
 )
 
 // answerTo finds the row for a failed export or a refused body.
-func answerTo(err error) answer {
+func (r *Receiver) answerTo(err error) answer {
+	var over *limitError
 	var undecodable *DecodeError
 	var unavailable *UnavailableError
 	var passed *passedError
@@ -62,17 +63,34 @@ func answerTo(err error) answer {
 	case errors.As(err, &undecodable):
 		return answerUndecodable
 	case errors.As(err, &unavailable):
-		return answerUnavailable
+		a := answerUnavailable
+		if r.o.RetryAfter != nil {
+			a.retry = cmp.Or(r.o.RetryAfter(err), a.retry)
+		}
+		return a
 	case errors.Is(err, errTooLarge):
 		return answerTooLarge
+	case errors.As(err, &over):
+		return answerOverLimit
 	case errors.Is(err, errBusy):
-		return answerBusy
+		return answerUnavailable
 	case errors.Is(err, errSlow), errors.Is(err, context.DeadlineExceeded):
 		return answerSlow
 	case errors.Is(err, context.Canceled):
 		return answerCancelled
 	}
 	return answerInternal
+}
+
+// refusalOf is the word for a limit of this side, empty for other errors.
+func refusalOf(err error) string {
+	if over, ok := errors.AsType[*limitError](err); ok {
+		return over.refusal
+	}
+	if errors.Is(err, errBusy) {
+		return refusedMemory
+	}
+	return ""
 }
 
 // grpcStatus is the answer as a gRPC status. RetryInfo goes with UNAVAILABLE

@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 			if body != nil {
 				r.checkHTTP(body, "application/json", want)
 			}
-			if n := r.server.InFlight(); want.retry != time.Second && n != 0 {
+			if n := r.server.InFlight(); name != "64 MiB in flight" && n != 0 {
 				t.Errorf("%d bytes still count as in flight", n)
 			}
 		})
@@ -94,6 +94,11 @@ func TestAnswers(t *testing.T) {
 		return r
 	}, gauge(60), gaugeJSON(60), full)
 	f("one point in the future", normal, gauge(60, 121), gaugeJSON(60, 121), answer{codes.OK, 200, 1, 0})
+	f("another value at that time", func(t *testing.T) *rig {
+		r := normal(t)
+		r.checkGRPC(gaugeOf(2, 60), full)
+		return r
+	}, gauge(60), gaugeJSON(60), answer{codes.OK, 200, 1, 0})
 	f("all points too old", normal, gauge(-3600, -3601), gaugeJSON(-3600, -3601), answer{codes.OK, 200, 2, 0})
 
 	f("not a message", normal, []byte("\x0a\xff"), []byte(`{"resourceMetrics":`), undecodable)
@@ -109,7 +114,7 @@ func TestAnswers(t *testing.T) {
 		r := normal(t)
 		t.Cleanup(r.server.Occupy(64 << 20))
 		return r
-	}, gauge(60), gaugeJSON(60), answer{codes.Unavailable, 429, 0, time.Second})
+	}, gauge(60), gaugeJSON(60), answer{codes.Unavailable, 503, 0, 5 * time.Second})
 
 	failing := func(change func(*ingest.Options)) func(*testing.T) *rig {
 		return func(t *testing.T) *rig { r := newRig(t, change); r.at(60); return r }
@@ -118,6 +123,10 @@ func TestAnswers(t *testing.T) {
 	f("commit failed", failing(func(o *ingest.Options) {
 		o.Appendable = failingCommit{o.Appendable}
 	}), gauge(60), gaugeJSON(60), unavailable)
+	f("the disk is full, or the log is opened anew", failing(func(o *ingest.Options) {
+		o.Appendable = failingCommit{o.Appendable}
+		o.RetryAfter = func(error) time.Duration { return 30 * time.Second }
+	}), gauge(60), gaugeJSON(60), answer{codes.Unavailable, 503, 0, 30 * time.Second})
 	f("fsync failed", failing(func(o *ingest.Options) {
 		o.Sync = func(context.Context) error { return errors.New("store: wal: fsync: input/output error") }
 	}), gauge(60), gaugeJSON(60), unavailable)
@@ -245,6 +254,7 @@ func TestAnswersHTTP(t *testing.T) {
 	f("unreadable type", "POST", "/v1/metrics", one(), 415, "Content-Type", ";;")
 	f("unreadable parameter", "POST", "/v1/metrics", one(), 200, "Content-Type", "application/x-protobuf; charset=\"")
 	f("grpc type", "POST", "/v1/metrics", one(), 415, "Content-Type", "application/grpc")
+	f("snappy", "POST", "/v1/metrics", one(), 415, append(pb, "Content-Encoding", "snappy")...)
 	f("zstd", "POST", "/v1/metrics", one(), 415, append(pb, "Content-Encoding", "zstd")...)
 	f("two encodings in one", "POST", "/v1/metrics", one(), 415, append(pb, "Content-Encoding", "gzip, gzip")...)
 	f("two encodings", "POST", "/v1/metrics", one(), 415, append(pb, "Content-Encoding", "identity", "Content-Encoding", "gzip")...)
@@ -395,7 +405,18 @@ func gaugeJSON(seconds ...int) []byte {
 	return body
 }
 
-func gaugeMetrics(seconds []int) pmetric.Metrics {
+func gaugeMetrics(seconds []int) pmetric.Metrics { return gaugesOf(1, seconds) }
+
+// gaugeOf is gauge with another value.
+func gaugeOf(value float64, seconds ...int) []byte {
+	wire, err := pmetricotlp.NewExportRequestFromMetrics(gaugesOf(value, seconds)).MarshalProto()
+	if err != nil {
+		panic(err)
+	}
+	return wire
+}
+
+func gaugesOf(value float64, seconds []int) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
 	m.SetName("hw.power")
@@ -405,7 +426,7 @@ func gaugeMetrics(seconds []int) pmetric.Metrics {
 		p := points.AppendEmpty()
 		p.Attributes().PutStr("hw.id", "cpu"+strconv.Itoa(i))
 		p.SetTimestamp(pcommon.Timestamp((t0 + s) * 1e9))
-		p.SetDoubleValue(1)
+		p.SetDoubleValue(value)
 	}
 	return md
 }

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +19,8 @@ const (
 	maxRatio      = 100      // decompressed to compressed,
 	ratioFree     = 1 << 20  // judged beyond this many decompressed bytes
 	admissionStep = 64 << 10 // bytes reserved at a time
-	// A JSON request counts this many times: its bytes, the buffer that doubled to
-	// hold them, and the wire bytes made of them. 20 MiB must still fit the idle
-	// 64 MiB.
-	jsonWeight = 3
+	smallBody     = 4 << 10  // bytes of the first buffer
+	spareBody     = 1 << 20  // bytes of a buffer that is kept for the next request
 )
 
 // encoding is how a request, and so its answer, is written.
@@ -81,7 +78,7 @@ func compressed(h http.Header) (gzipped, ok bool) {
 // body is a request body that was read whole and counts as in flight until it is
 // released.
 type body struct {
-	buf  *bytes.Buffer
+	b    []byte
 	held int64
 }
 
@@ -89,35 +86,30 @@ type body struct {
 type limits struct {
 	arrived  int64 // bytes as they come
 	inflated int64 // bytes after decompression
-	weight   int64 // bytes that count as in flight for each inflated one
 }
 
 // limitsHTTP are those of an HTTP body.
-func limitsHTTP(enc encoding, gzipped bool) limits {
-	l := limits{arrived: maxBody, inflated: maxBody, weight: 1}
+func limitsHTTP(gzipped bool) limits {
 	if gzipped {
-		l.arrived = maxCompressed
+		return limits{maxCompressed, maxBody}
 	}
-	if enc == encodingJSON {
-		l.weight = jsonWeight
-	}
-	return l
+	return limits{maxBody, maxBody}
 }
 
 // limitsGRPC are those of a gRPC message, which the library has read already.
-var limitsGRPC = limits{arrived: maxMessage, inflated: maxMessage, weight: 1}
+var limitsGRPC = limits{maxMessage, maxMessage}
 
 // read reads a body within its limits. declared is the length that its header
-// claims, below 0 for none; bytes count as in flight as they arrive, not as
-// claimed: who only announces a large body holds nothing. The error is
-// errTooLarge, errBusy, errSlow, or a *DecodeError for bytes that are not what the
-// headers say.
+// claims, below 0 for none; memory counts as in flight, and is charged to the
+// channel, as bytes arrive, not as claimed: who only announces a large body holds
+// nothing. The error is errTooLarge, errBusy, errSlow, a *limitError, or a
+// *DecodeError for bytes that are not what the headers say.
 func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body, error) {
 	arrived := &counter{r: r, limit: l.arrived, gzipped: gzipped}
 	if declared > l.arrived {
 		return body{}, arrived.tooLarge()
 	}
-	m := &meter{r: arrived, limits: l, inFlight: &s.r.inFlight}
+	m := &meter{r: arrived, limits: l, declared: declared, c: s.a.c}
 	if gzipped {
 		z, _ := s.r.inflaters.Get().(*gzip.Reader)
 		if z == nil {
@@ -127,14 +119,15 @@ func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body
 		if err := z.Reset(arrived); err != nil {
 			return body{}, readError(err, gzipped)
 		}
-		m.r, m.arrived = z, arrived
+		m.r, m.arrived, m.declared = z, arrived, -1
 	}
-	buf, _ := s.r.buffers.Get().(*bytes.Buffer)
-	if buf == nil {
-		buf = new(bytes.Buffer)
+	spare, _ := s.r.buffers.Get().(*[]byte)
+	if spare == nil {
+		spare = new([]byte)
 	}
-	_, err := buf.ReadFrom(m)
-	b := body{buf: buf, held: m.held}
+	buf, err := m.readAll((*spare)[:0])
+	m.charge()
+	b := body{buf, m.held}
 	if err != nil {
 		s.release(b)
 		return body{}, readError(err, gzipped)
@@ -144,12 +137,10 @@ func (s *Server) read(r io.Reader, declared int64, gzipped bool, l limits) (body
 
 // release gives a body's reservation and its buffer back.
 func (s *Server) release(b body) {
-	s.r.inFlight.give(b.held)
-	if b.buf.Cap() > 1<<20 {
-		return // one large request must not keep its memory
+	s.r.inFlight.give(s.a.c, b.held)
+	if cap(b.b) <= spareBody { // one large request must not keep its memory
+		s.r.buffers.Put(&b.b)
 	}
-	b.buf.Reset()
-	s.r.buffers.Put(b.buf)
 }
 
 // counter counts the bytes of a body as they come off the connection.
@@ -176,32 +167,93 @@ func (c *counter) tooLarge() error {
 	return tooLarge(c.limit, "")
 }
 
-// meter counts decompressed bytes, reserves them, and stops at the limits.
+// meter counts decompressed bytes, reserves memory for them before it is made, and
+// stops at the limits.
 type meter struct {
 	limits
 	r        io.Reader
 	arrived  *counter // nil for a body that is not compressed
-	inFlight *admission
-	n, held  int64
+	declared int64
+	c        *Channel
+	n        int64 // bytes read
+	charged  int64 // to the channel, of n
+	held     int64 // bytes in flight
 }
 
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.r.Read(p)
-	m.n += int64(n)
-	switch {
-	case m.n > m.inflated:
-		return n, tooLarge(m.inflated, "")
-	case m.arrived != nil && m.n > ratioFree && m.n > maxRatio*m.arrived.n:
-		return n, fmt.Errorf("otlp: body: %w: compressed more than %d:1", errTooLarge, maxRatio)
-	}
-	if need := m.n*m.weight - m.held; need > 0 {
-		need = (need + admissionStep - 1) / admissionStep * admissionStep
-		if !m.inFlight.take(need) {
-			return n, errBusy
+// readAll appends the whole body to buf.
+func (m *meter) readAll(buf []byte) ([]byte, error) {
+	for {
+		if len(buf) == cap(buf) {
+			var err error
+			if buf, err = m.grow(buf); err != nil {
+				return buf, err
+			}
 		}
-		m.held += need
+		n, err := m.r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		m.n += int64(n)
+		switch {
+		case m.n > m.inflated:
+			return buf, tooLarge(m.inflated, "")
+		case m.arrived != nil && m.n > ratioFree && m.n > maxRatio*m.arrived.n:
+			return buf, fmt.Errorf("otlp: body: %w: compressed more than %d:1", errTooLarge, maxRatio)
+		}
+		if err := m.hold(m.n); err != nil {
+			return buf, err
+		}
+		switch {
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return buf, err
+		}
 	}
-	return n, err
+}
+
+// grow makes room: twice what there is, and no more than the body can have. The
+// byte beyond tells its end.
+func (m *meter) grow(buf []byte) ([]byte, error) {
+	m.charge()
+	most := m.inflated + 1
+	if m.declared >= 0 {
+		most = m.declared + 1
+	}
+	size := min(max(2*int64(cap(buf)), smallBody), max(most, int64(cap(buf))+smallBody))
+	if err := m.hold(int64(cap(buf)) + size); err != nil {
+		return buf, err
+	}
+	grown := append(make([]byte, 0, size), buf...)
+	m.c.r.inFlight.give(m.c, m.held-size)
+	m.held = size
+	return grown, nil
+}
+
+// hold sees to it that n bytes are reserved.
+func (m *meter) hold(n int64) error {
+	need := n - m.held
+	if need <= 0 {
+		return nil
+	}
+	need = (need + admissionStep - 1) / admissionStep * admissionStep
+	if err := m.c.r.inFlight.take(m.c, need); err != nil {
+		return err
+	}
+	m.held += need
+	return nil
+}
+
+// wireOf is wireOfJSON with the wire bytes counted as in flight until free is
+// called, also after an error.
+func (c *Channel) wireOf(t jsonType, body []byte) (wire []byte, free func(), err error) {
+	m := meter{c: c}
+	wire, err = wireOfJSON(t, body, func(n int) error { return m.hold(int64(n)) })
+	return wire, func() { c.r.inFlight.give(c, m.held) }, err
+}
+
+// charge takes what was read since the last time from the channel's bytes.
+func (m *meter) charge() {
+	m.c.spendBytes(m.n - m.charged)
+	m.charged = m.n
 }
 
 func tooLarge(limit int64, how string) error {
@@ -210,7 +262,7 @@ func tooLarge(limit int64, how string) error {
 
 // readError sorts what reading a body failed with.
 func readError(err error, gzipped bool) error {
-	if errors.Is(err, errTooLarge) || errors.Is(err, errBusy) {
+	if _, own := errors.AsType[*limitError](err); own || errors.Is(err, errTooLarge) || errors.Is(err, errBusy) {
 		return err
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {

@@ -19,6 +19,7 @@ type cache struct {
 	epoch              uint64
 	nodes, keyBytes    int // entries on all levels, and the bytes of their keys
 	nSeries, maxSeries int
+	left               leavers
 	swept              int64 // Unix milliseconds
 }
 
@@ -123,7 +124,8 @@ type stream struct {
 // series is one series of the store.
 type series struct {
 	labels labels.Labels
-	same   *series // next one with the same hash
+	by     *Channel // that made it
+	same   *series  // next one with the same hash
 	ref    storage.SeriesRef
 	epoch  uint64 // of ref and newest
 
@@ -151,21 +153,20 @@ type series struct {
 	readyV float64
 }
 
-// lookup returns the series with these labels, made when it is not there. It
-// returns nil when there is no room for one more.
-func (c *cache) lookup(ls labels.Labels) *series {
-	hash := ls.Hash()
+// lookup returns the series with these labels, nil when there is none.
+func (c *cache) lookup(hash uint64, ls labels.Labels) *series {
 	for s := c.series[hash]; s != nil; s = s.same {
 		if labels.Equal(s.labels, ls) {
 			return s
 		}
 	}
-	if c.nSeries >= c.maxSeries {
-		return nil
-	}
-	s := &series{labels: ls, same: c.series[hash]}
+	return nil
+}
+
+// make adds a series that lookup did not find.
+func (c *cache) make(by *Channel, hash uint64, ls labels.Labels) *series {
+	s := &series{labels: ls, by: by, same: c.series[hash]}
 	c.series[hash] = s
-	c.nSeries++
 	return s
 }
 
@@ -192,7 +193,7 @@ func (c *cache) tidy(now int64) {
 		}
 		c.nodes, c.keyBytes = 0, 0
 	}
-	c.dropSeries(now-idle, full)
+	c.dropSeries(now, now-idle, full)
 }
 
 func (c *cache) dropStreams(before int64) {
@@ -230,7 +231,7 @@ func (c *cache) dropSource(src *origin) {
 
 // dropSeries spares the running sums as long as there is room: a delta stream that
 // does not move sends nothing.
-func (c *cache) dropSeries(before int64, full bool) {
+func (c *cache) dropSeries(now, before int64, full bool) {
 	for hash, s := range c.series {
 		var kept *series
 		for s != nil {
@@ -238,7 +239,7 @@ func (c *cache) dropSeries(before int64, full bool) {
 			if s.used >= before || s.sum != nil && !full {
 				s.same, kept = kept, s
 			} else {
-				c.nSeries--
+				c.dropped(s, now)
 			}
 			s = next
 		}

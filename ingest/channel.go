@@ -33,14 +33,25 @@ const (
 )
 
 // Limits bound what one channel may take. A rate of 0 is unbounded; a bucket
-// holds one second of its rate, or for NewSeries one minute.
+// holds one second of its rate, or for NewSeries one minute, and begins with
+// Series. A request that begins while its buckets hold something is taken whole;
+// what it costs beyond them is a debt, and while there is one the channel is told
+// to send again later.
 type Limits struct {
 	Points    float64 // data points a second
 	Bytes     float64 // decompressed bytes a second
 	NewSeries float64 // series a minute that were not there before
-	Streams   int     // requests at a time; 0 means 16
+	Streams   int     // requests at a time; 0 means 256, or 16 for a workload channel
 	Conns     int     // connections; 0 means 256
-	Series    int     // series remembered; 0 means 200,000, or 20,000 for a workload channel
+	// Series is how many series the channel may have: of a workload channel also
+	// those that have fallen idle in the last 3 h. 0 means 200,000, or 20,000 for a
+	// workload channel.
+	Series int
+}
+
+// WorkloadLimits are sane limits for a channel of class workload.
+func WorkloadLimits() Limits {
+	return Limits{Points: 10_000, Bytes: 4 << 20, NewSeries: 1000}
 }
 
 // ChannelOptions is what a Channel is made of.
@@ -61,6 +72,12 @@ type Channel struct {
 	r *Receiver
 	o ChannelOptions
 	m *channelMetrics
+
+	rates  rates
+	conns  slots
+	held   int64       // bytes in flight, guarded by the admission
+	line   line        // of who waits for the receiver, guarded by it
+	series seriesCount // guarded by the receiver's turn
 
 	mu   sync.Mutex
 	live *Activation // of a node channel for ever
@@ -100,7 +117,13 @@ func (r *Receiver) AddChannel(o ChannelOptions) (*Channel, error) {
 	if r.channels[o.Name] != nil {
 		return nil, fmt.Errorf("channel %s: there is one of that name", o.Name)
 	}
-	c := &Channel{r: r, o: o, m: r.metrics.channel(o.Name)}
+	o.Limits = o.Limits.withDefaults(o.Class)
+	c := &Channel{r: r, o: o, m: r.metrics.channel(o.Name), conns: newSlots(o.Limits.Conns)}
+	c.rates.init(o.Limits)
+	for _, why := range refusals {
+		r.refused.WithLabelValues(o.Name, why) // 0 is a figure too
+	}
+	c.series.init(o.Limits)
 	r.channels[o.Name] = c
 	if o.Class == Node {
 		c.live = &Activation{c: c, src: origin{channel: c}}
@@ -119,7 +142,11 @@ func (r *Receiver) Channel(name string) *Channel {
 	}
 	c, err := r.AddChannel(ChannelOptions{Name: name})
 	if err != nil {
-		panic("BUG: ingest: " + err.Error())
+		r.chanMu.Lock()
+		defer r.chanMu.Unlock()
+		if c = r.channels[name]; c == nil { // else another made it meanwhile
+			panic("BUG: ingest: " + err.Error())
+		}
 	}
 	return c
 }
@@ -282,7 +309,8 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 
 // ExportJSON is Export for a body in OTLP's JSON mapping.
 func (a *Activation) ExportJSON(ctx context.Context, body []byte) (Result, error) {
-	wire, err := wireFromJSON(body)
+	wire, free, err := a.c.wireOf(jsonRequest, body)
+	defer free()
 	if err != nil {
 		return Result{}, err
 	}

@@ -56,8 +56,12 @@ type Options struct {
 	// Empty means "ate".
 	AttributePrefix string
 	// MaxSeries bounds the series that are remembered; a point of one more is
-	// rejected until others fall idle. 0 means 200,000.
+	// rejected until others fall idle. Workload channels may fill three quarters.
+	// 0 means 200,000.
 	MaxSeries int
+	// RetryAfter says how long the sender of a request that failed with that error
+	// should wait. Nil, and an answer of 0, mean 5 s.
+	RetryAfter func(error) time.Duration
 	// Registerer takes the receiver's own metrics. Nil means none.
 	Registerer prometheus.Registerer
 	// Logger takes warnings. Nil means none.
@@ -84,7 +88,7 @@ type Receiver struct {
 
 	// mu is held from the first byte of a request to the end of Commit: the
 	// cache, the running sums and the appender have one owner.
-	mu sync.Mutex
+	mu turns
 	w  walk
 }
 
@@ -141,12 +145,21 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 		return Result{}, &UnavailableError{err}
 	}
 	cm := src.channel.m
-	r.mu.Lock()
+	if src.channel.o.Class == Workload {
+		r.mu.lock(&src.channel.line)
+	} else {
+		r.mu.Lock()
+	}
 	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil { // while it waited
+		return Result{}, &UnavailableError{err}
+	}
 	w := &r.w
 	w.begin(src)
 	w.decisions = decisions
-	if err := w.request(wire); err != nil {
+	err := w.request(wire)
+	src.channel.spendPoints(w.points)
+	if err != nil {
 		w.undo()
 		return Result{}, err
 	}

@@ -26,23 +26,55 @@ import (
 //     not read: they are not stored.
 
 // wireFromJSON reads a metrics request.
-func wireFromJSON(body []byte) ([]byte, error) { return wireOfJSON(jsonRequest, body) }
+func wireFromJSON(body []byte) ([]byte, error) {
+	return wireOfJSON(jsonRequest, body, func(int) error { return nil })
+}
 
-// wireOfJSON reads one JSON document, and nothing after it.
-func wireOfJSON(t jsonType, body []byte) ([]byte, error) {
+// wireOfJSON reads one JSON document, and nothing after it. hold is asked for
+// memory before it is made, for n bytes of wire in all; it fails with what hold
+// says, or with errTooLarge.
+func wireOfJSON(t jsonType, body []byte, hold func(n int) error) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, undecodable("json: the body is not valid UTF-8")
 	}
-	d := jsonDecoder{b: body, out: make([]byte, 0, len(body)/2)}
+	d := jsonDecoder{b: body, hold: hold}
+	if err := d.room(); err != nil {
+		return nil, err
+	}
 	err := d.message(t, 1)
 	if err == nil && d.peek() != 0 {
 		err = d.errorf("more follows after the document")
 	}
 	if err != nil {
+		if d.refused {
+			return nil, err
+		}
 		return nil, undecodable("json: %w", err)
 	}
 	return d.out, nil
 }
+
+// room sees to it that out has some, and is asked before each element of a list:
+// nothing else makes more bytes of wire than it has of JSON.
+func (d *jsonDecoder) room() error {
+	if cap(d.out)-len(d.out) >= jsonRoom && d.out != nil {
+		return nil
+	}
+	size := min(max(2*cap(d.out), len(d.b)/2)+2*jsonRoom, max(maxBody, len(d.b))+2*jsonRoom)
+	err := d.hold(size)
+	if err == nil && len(d.out) >= size-jsonRoom {
+		err = tooLarge(maxBody, " as protobuf")
+	}
+	if err != nil {
+		d.refused = true
+		return err
+	}
+	d.out = append(make([]byte, 0, size), d.out...)
+	return nil
+}
+
+// jsonRoom is more than an element of a list needs besides its own bytes.
+const jsonRoom = 64
 
 // jsonDecoder reads b from i and writes to out.
 type jsonDecoder struct {
@@ -50,6 +82,10 @@ type jsonDecoder struct {
 	i   int
 	out []byte
 	key []byte // scratch
+
+	hold     func(n int) error
+	refused  bool // by hold
+	messages int
 }
 
 func (d *jsonDecoder) errorf(format string, args ...any) error {
@@ -60,6 +96,9 @@ func (d *jsonDecoder) errorf(format string, args ...any) error {
 func (d *jsonDecoder) message(t jsonType, depth int) error {
 	if depth > maxDepth {
 		return d.errorf("messages are nested deeper than %d", maxDepth)
+	}
+	if d.messages++; d.messages > maxMessages {
+		return d.errorf("more than %d messages in one request", maxMessages)
 	}
 	if d.peek() != '{' {
 		return d.errorf("want an object")
@@ -173,6 +212,9 @@ func (d *jsonDecoder) list(each func() error) error {
 	for first := true; ; first = false {
 		done, err := d.next(']', first)
 		if done || err != nil {
+			return err
+		}
+		if err := d.room(); err != nil {
 			return err
 		}
 		if err := each(); err != nil {

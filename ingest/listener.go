@@ -5,31 +5,47 @@ import (
 	"sync"
 )
 
-// LimitListener returns l with at most 256 connections open at a time; more
-// wait in the kernel's queue until one ends.
-func LimitListener(l net.Listener) net.Listener {
-	return &limitListener{Listener: l, slots: make(chan struct{}, 256), closed: make(chan struct{})}
+// maxConns is how many connections a listener, or a channel, has unless its
+// limits say otherwise.
+const maxConns = 256
+
+// LimitListener returns l with at most 256 connections open at a time. One more
+// is accepted and waits unread until another ends, the rest in the kernel's queue.
+func LimitListener(l net.Listener) net.Listener { return newSlots(maxConns).limit(l) }
+
+// Listen returns l with the channel's limit of connections, which all its
+// listeners share, as LimitListener does.
+func (c *Channel) Listen(l net.Listener) net.Listener { return c.conns.limit(l) }
+
+// slots hold one element for each open connection.
+type slots chan struct{}
+
+func newSlots(n int) slots { return make(slots, n) }
+
+func (s slots) limit(l net.Listener) net.Listener {
+	return &limitListener{Listener: l, slots: s, closed: make(chan struct{})}
 }
 
 type limitListener struct {
 	net.Listener
-	slots  chan struct{} // holds one element for each open connection
+	slots  slots
 	closed chan struct{}
 	once   sync.Once
 }
 
 func (l *limitListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	return &limitedConn{Conn: c, slots: l.slots}, nil
+	// Only now: a listener that nobody connects to must hold no slot of another.
+	select {
+	case l.slots <- struct{}{}:
+		return &limitedConn{Conn: c, slots: l.slots}, nil
+	case <-l.closed:
+		_ = c.Close() // it was never read from
+		return nil, net.ErrClosed
+	}
 }
 
 func (l *limitListener) Close() error {
@@ -39,7 +55,7 @@ func (l *limitListener) Close() error {
 
 type limitedConn struct {
 	net.Conn
-	slots chan struct{}
+	slots slots
 	once  sync.Once
 }
 

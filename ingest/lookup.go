@@ -14,11 +14,16 @@ func (w *walk) lookup(list []labels.Label, metric string, more labels.Label) (*s
 	if why := w.vouch(ls, more.Name); why != fine {
 		return nil, why
 	}
-	s := w.cache.lookup(ls)
-	if s == nil {
-		return nil, seriesLimit
+	hash := ls.Hash()
+	if s := w.cache.lookup(hash, ls); s != nil {
+		return s, fine
 	}
-	return s, fine
+	c := w.src.channel
+	if why := w.room(c); why != fine {
+		w.refusedSeries, w.refusedWhy = w.refusedSeries+1, why
+		return nil, why
+	}
+	return w.cache.make(c, hash, ls), fine
 }
 
 // vouch says why a series may not be written from this origin: a label that the

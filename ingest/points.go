@@ -120,8 +120,8 @@ func (w *walk) find(nanos uint64, attrs []byte) (*entry[stream], int64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if st.bad == seriesLimit { // may pass: not remembered
-			w.tally.reject(seriesLimit, 1, m.name, "")
+		if st.bad == seriesLimit || st.bad == newSeriesLimit { // may pass: not remembered
+			w.tally.reject(st.bad, 1, m.name, "")
 			return nil, 0, nil
 		}
 		e = m.streams.add(&w.cache, w.last, attrs)
@@ -137,6 +137,11 @@ func (w *walk) find(nanos uint64, attrs []byte) (*entry[stream], int64, error) {
 	return e, t, nil
 }
 
+// maxRefusedSeries is how many series of one request may be kept out by the limits
+// before its unknown streams are refused unread. Below it each is looked at, since
+// it may be a known series written otherwise.
+const maxRefusedSeries = 1000
+
 // newStream decodes the attributes of a point that is not in the cache.
 func (w *walk) newStream(attrs []byte) (stream, error) {
 	n, invalid, err := scan(msgAttributes, attrs, 6)
@@ -146,6 +151,10 @@ func (w *walk) newStream(attrs []byte) (stream, error) {
 	st := stream{messages: int32(n - 1)}
 	if invalid {
 		st.bad = invalidUTF8
+		return st, nil
+	}
+	if w.refusedSeries >= maxRefusedSeries {
+		st.bad = w.refusedWhy
 		return st, nil
 	}
 	m := &w.me.v

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,20 +27,24 @@ type Server struct {
 type transports struct {
 	inFlight  admission
 	requests  *prometheus.CounterVec
-	buffers   sync.Pool // *bytes.Buffer
+	refused   *prometheus.CounterVec
+	buffers   sync.Pool // *[]byte
 	inflaters sync.Pool // *gzip.Reader
 }
 
 func newTransports(reg prometheus.Registerer) *transports {
 	t := &transports{
-		inFlight: admission{limit: 64 << 20},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "wattloop_ingest_requests_total",
 			Help: "OTLP requests by channel, transport and answer: ok, partial, or the gRPC code of the refusal.",
 		}, []string{"channel", "transport", "answer"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_refused_requests_total",
+			Help: "OTLP requests that were refused as a whole, by channel and by why: a limit of this side, or the gRPC code of the answer.",
+		}, []string{"channel", "reason"}),
 	}
 	if reg != nil {
-		reg.MustRegister(t.requests)
+		reg.MustRegister(t.requests, t.refused)
 	}
 	return t
 }
@@ -101,30 +106,56 @@ func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
 		s.refuse(w, req, enc, answerUnknownType, "otlp: Content-Encoding: want gzip or identity, once")
 		return
 	}
-	b, err := s.read(req.Body, req.ContentLength, gzipped, limitsHTTP(enc, gzipped))
+	size := max(0, req.ContentLength)
+	if gzipped {
+		size = 0 // what matters is what it inflates to
+	}
+	if err := s.a.c.enter(size); err != nil {
+		s.fail(w, req, enc, err)
+		return
+	}
+	defer s.a.c.leave()
+	b, err := s.read(req.Body, req.ContentLength, gzipped, limitsHTTP(gzipped))
 	if err != nil {
-		s.refuse(w, req, enc, answerTo(err), err.Error())
+		s.fail(w, req, enc, err)
 		return
 	}
 	defer s.release(b)
-	p, err := g.export(s, req.Context(), enc, b.buf.Bytes())
+	p, err := g.export(s, req.Context(), enc, b.b)
 	if err != nil {
-		s.refuse(w, req, enc, answerTo(err), err.Error())
+		s.fail(w, req, enc, err)
 		return
 	}
 	s.count("http", p.answer())
 	p.writeHTTP(w, enc, g.rejected)
 }
 
-// refuse answers a request that was not taken, and counts it. It reads on first,
-// within bounds: a client that is still sending when its connection is closed
-// sees a broken connection in place of its answer, and sends the same again.
+// fail refuses a request with the row of its error.
+func (s *Server) fail(w http.ResponseWriter, req *http.Request, enc encoding, err error) {
+	s.turnAway(w, req, enc, s.r.answerTo(err), err.Error(), refusalOf(err))
+}
+
+// refuse answers a request that was not taken, and counts it.
 func (s *Server) refuse(w http.ResponseWriter, req *http.Request, enc encoding, a answer, message string) {
+	s.turnAway(w, req, enc, a, message, "")
+}
+
+// turnAway answers a request that was not taken, and counts it with why, which may
+// be empty. It reads on first, within bounds: a client that is still sending when
+// its connection is closed sees a broken connection in place of its answer, and
+// sends the same again.
+func (s *Server) turnAway(w http.ResponseWriter, req *http.Request, enc encoding, a answer, message, why string) {
 	if req.Header.Get("Expect") == "" { // else the body comes only if it is asked for
 		_, _ = io.CopyN(io.Discard, req.Body, maxBody)
 	}
-	s.count("http", wordOf(a.code))
+	s.countRefused("http", a, why)
 	a.writeHTTP(w, enc, message)
+}
+
+func (s *Server) countRefused(transport string, a answer, why string) {
+	word := wordOf(a.code)
+	s.count(transport, word)
+	s.r.refused.WithLabelValues(s.a.c.o.Name, cmp.Or(why, word)).Inc()
 }
 
 func (s *Server) count(transport, answer string) {

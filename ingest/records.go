@@ -27,7 +27,8 @@ func (a *Activation) exportRecords(ctx context.Context, l *levels, isJSON bool, 
 	}
 	defer a.leave()
 	if isJSON {
-		wire, err := wireOfJSON(l.json, body)
+		wire, free, err := a.c.wireOf(l.json, body)
+		defer free()
 		if err != nil {
 			return Result{}, err
 		}

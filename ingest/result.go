@@ -72,6 +72,7 @@ const (
 	summary
 	pointsLimit
 	seriesLimit
+	newSeriesLimit
 	unavailable // for the metric alone: the whole request failed, and no Result has it
 	numReasons
 )
@@ -103,6 +104,7 @@ var reasonWords = [numReasons]struct{ name, text string }{
 	summary:        {"unsupported_summary", "not supported yet: summary"},
 	pointsLimit:    {"points_limit", "more than 50000 points in one request"},
 	seriesLimit:    {"series_limit", "no more new series: the limit of series is reached"},
+	newSeriesLimit: {"new_series_limit", "too many new series in a minute: send attributes with fewer values"},
 	unavailable:    {"unavailable", "the store took no samples"},
 }
 

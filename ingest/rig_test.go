@@ -47,6 +47,12 @@ type rig struct {
 // at T0 until at moves it.
 func newRig(t *testing.T, change func(*ingest.Options)) *rig {
 	t.Helper()
+	return newRigOn(t, change, func(recv *ingest.Receiver) *ingest.Activation { return recv.Channel("default").Live() })
+}
+
+// newRigOn is newRig on an activation of the caller's.
+func newRigOn(t *testing.T, change func(*ingest.Options), on func(*ingest.Receiver) *ingest.Activation) *rig {
+	t.Helper()
 	db, err := store.Open(store.Options{Path: t.TempDir(), Durability: "os"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +75,7 @@ func newRig(t *testing.T, change func(*ingest.Options)) *rig {
 		change(&o)
 	}
 	r.recv = ingest.NewReceiver(o)
-	r.server = ingest.NewServer(r.recv.Channel("default").Live())
+	r.server = ingest.NewServer(on(r.recv))
 
 	web := r.server.HTTP()
 	l := listen(t)

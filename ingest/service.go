@@ -27,6 +27,7 @@ func (s *Server) GRPC() *grpc.Server {
 		grpc.RPCDecompressor(keepGzip{}),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(16),
+		grpc.InTapHandle(s.tap),
 		grpc.MaxHeaderListSize(16<<10),
 		grpc.ConnectionTimeout(5*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
@@ -58,12 +59,17 @@ func (s *Server) GRPC() *grpc.Server {
 
 func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal) (any, error) {
 	if !loopbackCall(ctx) {
-		s.count("grpc", wordOf(answerForbidden.code))
+		s.countRefused("grpc", answerForbidden, "")
 		return nil, answerForbidden.grpcStatus(wrongHost).Err()
 	}
+	call, ok := ctx.Value(callKey{}).(*call)
+	if !ok || !call.begin() {
+		return nil, s.failGRPC(context.Canceled)
+	}
+	defer call.end()
 	var req rawMessage
-	if err := decode(&req); err != nil {
-		s.count("grpc", wordOf(status.Code(err))) // and the library has answered
+	if err := decode(&req); err != nil { // and the library has answered
+		s.countRefused("grpc", answer{code: status.Code(err)}, "")
 		return nil, err
 	}
 	defer req.buf.Free()
@@ -73,17 +79,19 @@ func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal
 		return nil, passed.st.Err()
 	}
 	if err != nil {
-		a := answerTo(err)
-		s.count("grpc", wordOf(a.code))
-		return nil, a.grpcStatus(err.Error()).Err()
+		return nil, s.failGRPC(err)
 	}
 	s.count("grpc", p.answer())
 	return p.wire(), nil
 }
 
-// exportGRPC counts the message as in flight. It is in memory already, at most
-// maxMessage for each stream; what it inflates to and what reading it costs come
-// on top.
+func (s *Server) failGRPC(err error) error {
+	a := s.r.answerTo(err)
+	s.countRefused("grpc", a, refusalOf(err))
+	return a.grpcStatus(err.Error()).Err()
+}
+
+// exportGRPC counts the message as in flight, and what it inflates to.
 func (s *Server) exportGRPC(ctx context.Context, wire []byte, g signal) (partial, error) {
 	if len(wire) > 0 && wire[0] == gzipMark {
 		b, err := s.read(bytes.NewReader(wire[1:]), int64(len(wire)-1), true, limitsGRPC)
@@ -91,13 +99,14 @@ func (s *Server) exportGRPC(ctx context.Context, wire []byte, g signal) (partial
 			return partial{}, err
 		}
 		defer s.release(b)
-		return g.export(s, ctx, encodingProtobuf, b.buf.Bytes())
+		return g.export(s, ctx, encodingProtobuf, b.b)
 	}
-	n := int64(len(wire))
-	if !s.r.inFlight.take(n) {
-		return partial{}, errBusy
+	c, n := s.a.c, int64(len(wire))
+	c.spendBytes(n)
+	if err := s.r.inFlight.take(c, n); err != nil {
+		return partial{}, err
 	}
-	defer s.r.inFlight.give(n)
+	defer s.r.inFlight.give(c, n)
 	return g.export(s, ctx, encodingProtobuf, wire)
 }
 

@@ -42,6 +42,8 @@ type walk struct {
 	newest         int64 // of the samples appended
 	newestAccepted int64 // of the points accepted
 	marks          []uint64
+	refusedSeries  int    // series that the limits kept out
+	refusedWhy     reason // the last of them
 
 	decisions *[]decision // of the points so far; nil when they do not go onward stamped
 	nobody    decision
@@ -73,7 +75,7 @@ func (w *walk) begin(src *origin) {
 		w.pending, w.samples = nil, nil
 	}
 	w.pending, w.samples = w.pending[:0], w.samples[:0]
-	w.disorder, w.appended = false, 0
+	w.disorder, w.appended, w.refusedSeries = false, 0, 0
 	w.savedSums, w.savedDeltas, w.infos = w.savedSums[:0], w.savedDeltas[:0], w.infos[:0]
 	w.newest, w.newestAccepted = math.MinInt64, math.MinInt64
 	w.cache.tidy(w.now)

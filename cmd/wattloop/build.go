@@ -94,6 +94,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	}
 	p.recv = ingest.NewReceiver(ingest.Options{
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
+		RetryAfter: retryAfter,
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})

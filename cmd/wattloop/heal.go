@@ -26,6 +26,18 @@ func refuses(st store.Stats) error {
 	return st.Full
 }
 
+// retryAfter is how long a sender should wait after an export that failed with
+// that error: what a full disk or a store that is being opened anew takes, else
+// what the receiver says.
+func retryAfter(err error) time.Duration {
+	for _, slow := range []error{store.ErrDiskFull, store.ErrFrozen, store.ErrClosed} {
+		if errors.Is(err, slow) {
+			return 30 * time.Second
+		}
+	}
+	return 0
+}
+
 // heal brings a store back that has frozen after a failed write: it is closed
 // and opened again, and only then acks resume. What was refused meanwhile, or
 // while the disk was full, is stated as a time range; nothing that was acked is

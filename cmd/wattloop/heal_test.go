@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -74,4 +75,19 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	if got := p.factsAt(p.clk.Now()).StoreError; !strings.Contains(got, "disk is nearly full") {
 		t.Errorf("store_error %q; want the reason", got)
 	}
+}
+
+// A full disk and a store that is opened anew take their time; the rest of what
+// can fail is the receiver's to say.
+func TestRetryAfter(t *testing.T) {
+	f := func(err error, want time.Duration) {
+		t.Helper()
+		if got := retryAfter(fmt.Errorf("otlp: commit: %w", err)); got != want {
+			t.Errorf("%v: %v; want %v", err, got, want)
+		}
+	}
+	f(store.ErrDiskFull, 30*time.Second)
+	f(store.ErrFrozen, 30*time.Second)
+	f(store.ErrClosed, 30*time.Second)
+	f(errors.New("fsync: input/output error"), 0)
 }

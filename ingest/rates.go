@@ -1,0 +1,97 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+)
+
+// withDefaults fills what is 0 and not a rate.
+func (l Limits) withDefaults(class Class) Limits {
+	streams, series := 256, defaultMaxSeries
+	if class == Workload {
+		streams, series = 16, 20_000
+	}
+	l.Streams, l.Conns, l.Series = cmp.Or(l.Streams, streams), cmp.Or(l.Conns, maxConns), cmp.Or(l.Series, series)
+	return l
+}
+
+// rates hold what a channel may do now. Safe for concurrent use.
+type rates struct {
+	mu            sync.Mutex
+	points, bytes bucket
+	streams       int // requests being read or worked on
+}
+
+func (r *rates) init(l Limits) {
+	r.points, r.bytes = newBucket(l.Points, l.Points), newBucket(l.Bytes, l.Bytes)
+}
+
+// limitError says which of its own limits a channel is over. The sender may
+// repeat the request.
+type limitError struct{ refusal, text string }
+
+func (e *limitError) Error() string { return e.text }
+
+// enter begins a request of about size bytes, 0 when nobody knows how many. It is
+// asked before anything of the request is read; leave ends what it began. The
+// error is a *limitError.
+func (c *Channel) enter(size int64) error {
+	now := c.r.o.Clock()
+	r := &c.rates
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.points.open(now, 0):
+		return c.over(refusedPoints, "%g points a second", c.o.Limits.Points)
+	case !r.bytes.open(now, float64(size)):
+		return c.over(refusedBytes, "%g bytes a second", c.o.Limits.Bytes)
+	case r.streams >= c.o.Limits.Streams:
+		return c.over(refusedStreams, "%d requests at a time", c.o.Limits.Streams)
+	}
+	r.streams++
+	return nil
+}
+
+func (c *Channel) leave() {
+	c.rates.mu.Lock()
+	c.rates.streams--
+	c.rates.mu.Unlock()
+}
+
+func (c *Channel) over(refusal, format string, args ...any) error {
+	return &limitError{refusal, fmt.Sprintf("otlp: channel %s is over its limit of "+format+": send again later", append([]any{c.o.Name}, args...)...)}
+}
+
+// alone reports whether the channel has one request at most.
+func (c *Channel) alone() bool {
+	c.rates.mu.Lock()
+	defer c.rates.mu.Unlock()
+	return c.rates.streams <= 1
+}
+
+// spendBytes and spendPoints charge for what has come.
+func (c *Channel) spendBytes(n int64) { c.spend(&c.rates.bytes, float64(n)) }
+func (c *Channel) spendPoints(n int)  { c.spend(&c.rates.points, float64(n)) }
+
+func (c *Channel) spend(b *bucket, n float64) {
+	if b.rate <= 0 || n == 0 { // the rate never changes
+		return
+	}
+	now := c.r.o.Clock()
+	c.rates.mu.Lock()
+	b.spend(now, n)
+	c.rates.mu.Unlock()
+}
+
+// Why a request was refused as a whole, where the limits of this side are why; as
+// the label reason of wattloop_ingest_refused_requests_total.
+const (
+	refusedPoints  = "points_rate"
+	refusedBytes   = "bytes_rate"
+	refusedStreams = "streams"
+	refusedShare   = "bytes_in_flight" // of the channel
+	refusedMemory  = "memory"          // of all channels
+)
+
+var refusals = []string{refusedPoints, refusedBytes, refusedStreams, refusedShare, refusedMemory}

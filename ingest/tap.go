@@ -1,0 +1,82 @@
+package ingest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/tap"
+)
+
+// What a gRPC call may cost before its message is here.
+const (
+	// The library reads a message whole before a handler is asked, and nobody
+	// knows its size before. This much counts as in flight meanwhile, a quarter of
+	// the largest.
+	expectedMessage = maxMessage / 4
+	// From the headers to the answer, as over HTTP: a stream that is opened and
+	// never sends its message ends then.
+	callTimeout = 15 * time.Second
+)
+
+// tap is asked once the headers of a call are here, before any of its message is.
+// It must not block: it runs in the one reader of the connection. What it takes
+// is given back when the call ends, however it does.
+func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	c := s.a.c
+	if err := c.enter(0); err != nil {
+		return ctx, s.failGRPC(err)
+	}
+	if err := s.r.inFlight.take(c, expectedMessage); err != nil {
+		c.leave()
+		return ctx, s.failGRPC(err)
+	}
+	call := &call{c: c}
+	call.users.Store(1)
+	call.held.Store(expectedMessage)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), callTimeout)
+	context.AfterFunc(ctx, func() {
+		cancel()
+		call.arrived()
+		call.end()
+	})
+	return ctx, nil
+}
+
+// call is a gRPC call that was let in. Its stream and its handler both use it: a
+// client that resets streams as fast as it opens them must not have more handlers
+// at work than its channel may.
+type call struct {
+	c     *Channel
+	users atomic.Int32
+	held  atomic.Int64 // bytes in flight for a message that is not here yet
+}
+
+type callKey struct{}
+
+// begin is the handler's; false when the stream has ended already.
+func (c *call) begin() bool {
+	for {
+		n := c.users.Load()
+		if n == 0 {
+			return false
+		}
+		if c.users.CompareAndSwap(n, n+1) {
+			c.arrived()
+			return true
+		}
+	}
+}
+
+func (c *call) end() {
+	if c.users.Add(-1) == 0 {
+		c.c.leave()
+	}
+}
+
+// arrived gives back what was held for the message.
+func (c *call) arrived() {
+	if n := c.held.Swap(0); n > 0 {
+		c.c.r.inFlight.give(c.c, n)
+	}
+}
