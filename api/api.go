@@ -1,6 +1,6 @@
 // Package api answers over HTTP what the engine and the store know. It reads;
-// the one thing it changes is which rule files run, and it never writes
-// hardware.
+// what it changes is which rule files run and which channels are open, and it
+// never writes hardware.
 package api
 
 import (
@@ -28,7 +28,9 @@ type Options struct {
 	Ready   func() error
 	Metrics http.Handler
 	Ingest  http.Handler // POST /api/v1/otlp/v1/metrics
-	Clock   func() time.Time
+	// Channels begin and end over the socket alone.
+	Channels ChannelOps
+	Clock    func() time.Time
 }
 
 // Answer is a query's data object as JSON, and what the engine remarked on it.
@@ -54,7 +56,7 @@ func Handler(o Options) http.Handler {
 	for _, r := range a.routes() {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return protect(mux)
+	return protect(checkChannelPath(mux))
 }
 
 type api struct{ Options }
@@ -73,6 +75,11 @@ func (a *api) routes() []route {
 		{"GET /api/v1/query_range", http.HandlerFunc(a.queryRange)},
 		{"POST /api/v1/query_range", http.HandlerFunc(a.queryRange)},
 		{"GET /api/v1/status/wattloop", http.HandlerFunc(a.status)},
+		{"GET /api/v1/channels", http.HandlerFunc(a.listChannels)},
+		{"GET /api/v1/channels/{name}", http.HandlerFunc(a.getChannel)},
+		{"PUT /api/v1/channels/{name}", socketOnly(a.putChannel)},
+		{"DELETE /api/v1/channels/{name}", socketOnly(a.deleteChannel)},
+		{"POST /api/v1/channels/{name}/prove", socketOnly(a.proveChannel)},
 		{"GET /metrics", a.Metrics},
 		{"GET /-/healthy", http.HandlerFunc(a.healthy)},
 		{"GET /-/ready", http.HandlerFunc(a.ready)},

@@ -33,6 +33,12 @@ func options() Options {
 		Reload:  func(bool) error { return nil },
 		Ready:   func() error { return nil },
 		Metrics: body("metrics"), Ingest: body("ingest"),
+		Channels: ChannelOps{
+			List:     func() []Channel { return []Channel{{Name: "w1", Class: "workload"}} },
+			Activate: func(context.Context, string, ChannelRequest) (Channel, bool, error) { return Channel{}, false, nil },
+			End:      func(string) (Channel, error) { return Channel{}, nil },
+			Prove:    func(string) (ChannelProof, error) { return ChannelProof{}, nil },
+		},
 		Clock: func() time.Time { return time.Unix(1760000000, 0) },
 	}
 }
@@ -55,6 +61,20 @@ func split(pattern string) (method, path string) {
 	return method, strings.TrimSuffix(path, "{$}")
 }
 
+// named is a path with a name where the pattern has a place for one.
+func named(path string) string { return strings.Replace(path, "{name}", "w1", 1) }
+
+// onUnix makes a request one that came over the socket.
+func onUnix(r *http.Request) {
+	r.Host = "wattloop"
+	*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "s", Net: "unix"}))
+}
+
+// changesChannels are the methods that are answered over the socket alone.
+func changesChannels(method, path string) bool {
+	return strings.HasPrefix(path, channelsPath) && method != "GET"
+}
+
 // Every route answers, and docs/api.md has it.
 func TestEveryRoute(t *testing.T) {
 	page, err := os.ReadFile("../docs/api.md")
@@ -62,20 +82,32 @@ func TestEveryRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := Handler(options())
+	all := map[string]bool{}
+	for _, r := range (&api{options()}).routes() {
+		all[r.pattern] = true
+	}
 	for _, r := range (&api{options()}).routes() {
 		method, path := split(r.pattern)
 		if !strings.Contains(string(page), path+"`") {
 			t.Errorf("docs/api.md has no %s", path)
 		}
-		target := path
+		target := named(path)
+		body := ""
+		if method == "PUT" {
+			body = `{"identity":{"actor_uid":"a"}}`
+		}
 		if strings.HasSuffix(path, "query_range") {
 			target += "?query=x&start=0&end=60&step=30"
 		}
-		if w := ask(h, method, target, nil); w.Code != http.StatusOK || w.Body.Len() == 0 {
+		change := func(r *http.Request) { onUnix(r); r.Body = io.NopCloser(strings.NewReader(body)) }
+		if w := ask(h, method, target, change); w.Code != http.StatusOK || w.Body.Len() == 0 {
 			t.Errorf("%s %s: %d %q; want 200 and a body", method, path, w.Code, w.Body)
 		}
-		other := map[string]string{"GET": "DELETE", "POST": "PUT"}[method]
-		if w := ask(h, other, path, nil); w.Code != http.StatusMethodNotAllowed {
+		other := map[string]string{"GET": "DELETE", "POST": "PUT", "PUT": "POST", "DELETE": "POST"}[method]
+		if all[other+" "+path] {
+			continue
+		}
+		if w := ask(h, other, named(path), nil); w.Code != http.StatusMethodNotAllowed {
 			t.Errorf("%s %s: %d; want 405", other, path, w.Code)
 		}
 	}
@@ -97,10 +129,6 @@ func TestRefusals(t *testing.T) {
 				r.Header.Set(pairs[i], pairs[i+1])
 			}
 		}
-	}
-	onUnix := func(r *http.Request) {
-		r.Host = "wattloop"
-		*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "s", Net: "unix"}))
 	}
 	cases := []struct {
 		name    string
@@ -137,12 +165,19 @@ func TestRefusals(t *testing.T) {
 	reached := false
 	o := options()
 	o.Reload = func(bool) error { reached = true; return nil }
+	o.Channels.End = func(string) (Channel, error) { reached = true; return Channel{}, nil }
+	o.Channels.Prove = func(string) (ChannelProof, error) { reached = true; return ChannelProof{}, nil }
+	o.Channels.Activate = func(context.Context, string, ChannelRequest) (Channel, bool, error) {
+		reached = true
+		return Channel{}, true, nil
+	}
 	h := Handler(o)
 	for _, r := range (&api{o}).routes() {
 		method, path := split(r.pattern)
 		for _, c := range cases {
 			reached = false
-			w := ask(h, method, path, c.change)
+			w := ask(h, method, named(path), c.change)
+			c.refused = c.refused || changesChannels(method, path) && c.name != "unix socket"
 			if refused := w.Code == http.StatusForbidden; refused != c.refused || refused && reached {
 				t.Errorf("%s %s, %s: %d, reached %v; want refused %v", method, path, c.name, w.Code, reached, c.refused)
 			}

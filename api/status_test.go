@@ -61,7 +61,12 @@ func full() (*engine.Report, Facts) {
 		Version: "v1", Node: "worker-01", WardenPID: 10, EnginePID: 11, Started: at.Add(-time.Hour), Durability: "fsync", Series: 42,
 		StoreError: "store: /data: disk is nearly full",
 		Integrity:  []Loss{{at.Add(-time.Minute), at, "points were refused: disk full"}},
-		Channels:   []Channel{{"default", 100, 1, 2, 0.25}, {"host", 0, 0, 0, -1}},
+		Channels: []Channel{
+			{Name: "default", Class: "node", Addresses: []string{"127.0.0.1:4317", "127.0.0.1:4318"}, Live: true, Accepted: 100, Folded: 1, Rejected: 2, LagSeconds: 0.25},
+			{Name: "worker-1", Class: "workload", Addresses: []string{"169.254.17.1:4317"}, Live: true, Started: &at, Since: &at, LagSeconds: -1,
+				Identity: &Identity{ActorUID: "7f2c", Node: "worker-01"}},
+			{Name: "worker-2", Class: "workload", Addresses: []string{"unix:/run/w2.sock"}, Error: "listen: address already in use", LagSeconds: -1},
+		},
 		Relay: []Relay{
 			{Plane: "platform", Upstream: "unix:/run/otel.sock", QueueLimit: 64 << 20, Sent: 9, Answering: true},
 			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "Unavailable: no", ErrorAt: &at},

@@ -34,7 +34,18 @@ type Loss struct {
 // Channel is one door that samples come in through. LagSeconds is the age of
 // the newest point when it was stored, -1 before the first.
 type Channel struct {
-	Name       string  `json:"name"`
+	Name string `json:"name"`
+	// Class is node or workload; Addresses are where it listens, or would.
+	Class     string   `json:"class"`
+	Addresses []string `json:"addresses"`
+	// Live says that it takes requests; the rest of an activation is that of the
+	// live one, absent on a node channel.
+	Live     bool       `json:"live"`
+	Identity *Identity  `json:"identity,omitempty"`
+	Started  *time.Time `json:"started,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	Error    string     `json:"error,omitempty"` // why it does not accept, or why the last activation failed
+
 	Accepted   uint64  `json:"accepted"`
 	Folded     uint64  `json:"folded"`
 	Rejected   uint64  `json:"rejected"`

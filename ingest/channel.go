@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,21 +97,29 @@ var errEnded = errors.New("otlp: the activation of this channel has ended: conne
 // errIdle answers on a workload channel that nobody has activated.
 var errIdle = errors.New("otlp: the channel has no activation")
 
+// Check says what is wrong with the options of a channel.
+func (o *ChannelOptions) Check() error {
+	switch cmp.Or(o.Class, Node) {
+	case Node, Workload:
+	default:
+		return fmt.Errorf("class %q: want node or workload", o.Class)
+	}
+	switch cmp.Or(o.Gauge, GaugeLast) {
+	case GaugeLast, GaugeMin, GaugeMax, GaugeAvg:
+	default:
+		return fmt.Errorf("gauge %q: want last, min, max or avg", o.Gauge)
+	}
+	if !channelNames.MatchString(o.Name) {
+		return fmt.Errorf("%q: a name is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit", o.Name)
+	}
+	return nil
+}
+
 // AddChannel makes a channel. The name must be new.
 func (r *Receiver) AddChannel(o ChannelOptions) (*Channel, error) {
-	if o.Class == "" {
-		o.Class = Node
-	}
-	if o.Gauge == "" {
-		o.Gauge = GaugeLast
-	}
-	switch {
-	case !channelNames.MatchString(o.Name):
-		return nil, fmt.Errorf("channel %q: a name is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit", o.Name)
-	case o.Class != Node && o.Class != Workload:
-		return nil, fmt.Errorf("channel %s: class %q: want node or workload", o.Name, o.Class)
-	case o.Gauge != GaugeLast && o.Gauge != GaugeMin && o.Gauge != GaugeMax && o.Gauge != GaugeAvg:
-		return nil, fmt.Errorf("channel %s: gauge %q: want last, min, max or avg", o.Name, o.Gauge)
+	o.Class, o.Gauge = cmp.Or(o.Class, Node), cmp.Or(o.Gauge, GaugeLast)
+	if err := o.Check(); err != nil {
+		return nil, fmt.Errorf("channel %s: %w", o.Name, err)
 	}
 	r.chanMu.Lock()
 	defer r.chanMu.Unlock()
@@ -182,7 +191,7 @@ func (c *Channel) Activate(id Identity, at, since time.Time) (*Activation, error
 	if c.o.Class != Workload {
 		return nil, fmt.Errorf("channel %s: a channel of class node has no identity to set: its producers are trusted", c.o.Name)
 	}
-	if err := id.validate(); err != nil {
+	if err := id.Check(); err != nil {
 		return nil, fmt.Errorf("channel %s: %w", c.o.Name, err)
 	}
 	c.mu.Lock()

@@ -29,8 +29,8 @@ type Identity struct {
 	ServiceNamespace string `json:"service_namespace,omitempty"`
 }
 
-// validate refuses what could not be a label.
-func (id *Identity) validate() error {
+// Check refuses what could not be a label, and an identity that says nothing.
+func (id *Identity) Check() error {
 	if *id == (Identity{}) {
 		return errors.New("the identity is empty: say at least who the actor is")
 	}

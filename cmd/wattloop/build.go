@@ -21,6 +21,7 @@ import (
 	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/host"
+	"github.com/wattloop/wattloop/ingest/listen"
 	"github.com/wattloop/wattloop/ingest/relay"
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
@@ -57,6 +58,9 @@ type parts struct {
 	gov   *actuate.Governor
 	host  *host.Source
 	relay *relay.Relay // nil without an upstream
+
+	doors *listen.Manager // of the channels that are neither default nor host
+	own   []string        // addresses of the default channel
 
 	reread     func() (*config, error) // for a reload
 	reloading  sync.Mutex
@@ -98,7 +102,10 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
-	p.otlp = ingest.NewServer(p.recv.Channel("default").Live())
+	p.otlp = ingest.NewServer(p.recv.Channel(defaultChannel).Live())
+	if err := p.defineChannels(); err != nil {
+		return nil, withCode(exitFound, errors.Join(err, p.closeRelay(), p.db.Close()))
+	}
 	if c.HostEnabled && len(meters) > 0 {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
@@ -133,8 +140,9 @@ func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http
 		QueryRange: func(ctx context.Context, expr string, start, end int64, step, timeout time.Duration) (api.Answer, error) {
 			return answer(p.db.QueryRangeJSON(ctx, expr, start, end, step, timeout))
 		},
-		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
-		Ingest:  p.otlp.Handler(),
+		Metrics:  promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
+		Ingest:   p.otlp.Handler(),
+		Channels: p.channelOps(),
 	})
 }
 

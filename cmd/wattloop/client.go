@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,18 +70,33 @@ func (cl *client) where() string {
 // do sends one request and reads the whole answer. An engine that cannot be
 // reached is exit code 3.
 func (cl *client) do(ctx context.Context, method, path string, form url.Values) ([]byte, int, error) {
+	if form == nil {
+		return cl.send(ctx, method, path, "", nil)
+	}
+	return cl.send(ctx, method, path, "application/x-www-form-urlencoded", strings.NewReader(form.Encode()))
+}
+
+// doJSON is do with a document of ours, or none.
+func (cl *client) doJSON(ctx context.Context, method, path string, document any) ([]byte, int, error) {
+	if document == nil {
+		return cl.send(ctx, method, path, "", nil)
+	}
+	b, err := json.Marshal(document)
+	if err != nil {
+		return nil, 0, withCode(exitUsage, err)
+	}
+	return cl.send(ctx, method, path, "application/json", bytes.NewReader(b))
+}
+
+func (cl *client) send(ctx context.Context, method, path, contentType string, body io.Reader) ([]byte, int, error) {
 	hc, base := cl.httpClient()
 	defer hc.CloseIdleConnections()
-	var body io.Reader
-	if form != nil {
-		body = strings.NewReader(form.Encode())
-	}
 	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
 	if err != nil {
 		return nil, 0, withCode(exitUsage, fmt.Errorf("--url %q: %w", cl.url, err))
 	}
-	if form != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
 	}
 	resp, err := hc.Do(req)
 	if err != nil {

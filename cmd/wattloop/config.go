@@ -34,6 +34,7 @@ type config struct {
 	GRPCListen    string
 	HTTPListen    string
 	APISocket     string
+	Channels      channelList
 	HostEnabled   bool
 	HostInterval  time.Duration
 	LogLevel      string

@@ -100,11 +100,27 @@ func configTemplate(warden bool) string {
 			if s.key == "node" { // this machine's own, for the file is for this machine
 				v = s.value.String()
 			}
+			if v == "" {
+				v = `""`
+			}
 			fmt.Fprintf(&b, "\n# %s (%s)\n# %s: %s\n", s.help, changes[s.change], s.key, v)
+			if s.key == "channels" {
+				b.WriteString(channelsExample)
+			}
 		}
 	}
 	return b.String()
 }
+
+// channelsExample stands below the key in the template; a test reads it.
+const channelsExample = `#   - name: worker-1                # an actor's own way in: it exists while its identity is set
+#     listen: {grpc: 169.254.17.1:4317, http: 169.254.17.1:4318}
+#     limits: {points: 5000, bytes: 4MiB, new_series: 600}
+#   - name: exporters               # trusted producers of this node
+#     class: node
+#     listen: unix:/run/wattloop/exporters/otlp.sock
+#     nodes: [worker-01]
+`
 
 // templateValue is a default as a file has it: the same on every machine.
 func templateValue(s setting) string {

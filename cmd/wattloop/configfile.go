@@ -62,6 +62,12 @@ func (c *config) apply(path string, data []byte, warden bool, env func(string) (
 	return nil
 }
 
+// nodeValue is a value with a structure of its own. It says what is wrong with it
+// at the place in the file.
+type nodeValue interface {
+	read(v *yaml.Node, f *fileReader)
+}
+
 // fileReader is one file while it is read.
 type fileReader struct {
 	c        *config
@@ -150,13 +156,11 @@ func (f *fileReader) pair(prefix string, k, v *yaml.Node) {
 
 // nearest is the key that a mistyped one probably means.
 func (f *fileReader) nearest(key string) string {
-	best, at := "", max(len(key)/3, 1)+1
+	var words []string
 	for _, s := range f.known {
-		if d := distance(key, s.key); d < at {
-			best, at = s.key, d
-		}
+		words = append(words, s.key)
 	}
-	return best
+	return nearestWord(key, words)
 }
 
 func (f *fileReader) set(s setting, k, v *yaml.Node) {
@@ -166,6 +170,11 @@ func (f *fileReader) set(s setting, k, v *yaml.Node) {
 		} else {
 			f.fail(k, "", "%s is the warden's own: it belongs into %s, which only root writes", s.key, f.c.WardenFile)
 		}
+		return
+	}
+	if r, ok := s.value.(nodeValue); ok {
+		r.read(v, f)
+		f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
 		return
 	}
 	all, err := f.values(s, v)

@@ -106,6 +106,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := p.clk.Now()
+	p.own = doors.otlp()
 	handler := p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload)
 	web := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
 	otlp := p.otlp.HTTP()
@@ -147,10 +148,15 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		})
 		ending.Go(func() { shut(dctx, web) })
 		ending.Go(func() { shut(dctx, otlp) })
+		ending.Go(p.doors.Close)
 		ending.Wait()
 		return nil
 	})
 	doors.announce(stderr)
+	if err := p.openChannels(ctx, stderr); err != nil {
+		cancel()
+		return errors.Join(err, g.Wait())
+	}
 	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability)
 	if err := link.Ready(); err != nil {
 		cancel()

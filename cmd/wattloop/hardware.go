@@ -56,7 +56,7 @@ func closeMeters(meters []actuate.Meter) {
 
 // hostSource reads the meters that the warden handed over.
 func hostSource(c *config, clk clock, recv *ingest.Receiver, meters []actuate.Meter, log *slog.Logger) (*host.Source, error) {
-	channel := recv.Channel("host")
+	channel := recv.Channel(hostChannel)
 	s := &host.Source{
 		Node: c.Node, Interval: c.HostInterval, Clock: clk.Now, Log: log.With("part", "host"),
 		Export: func(ctx context.Context, wire []byte) error {

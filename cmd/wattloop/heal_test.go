@@ -65,7 +65,10 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	recv := ingest.NewReceiver(ingest.Options{Appendable: db})
 	p := &parts{
 		c: &config{}, clk: wallClock(), reg: prometheus.NewRegistry(), db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
-		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}),
+		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}), log: slog.New(slog.DiscardHandler),
+	}
+	if err := p.defineChannels(); err != nil {
+		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
 	p.apiHandler(func() api.Facts { return p.factsAt(p.clk.Now()) }, nil).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/-/ready", nil))

@@ -101,6 +101,17 @@ func (l *listeners) announce(w io.Writer) {
 	}
 }
 
+// otlp are the addresses of the default channel.
+func (l *listeners) otlp() []string {
+	out := []string{}
+	for _, d := range []net.Listener{l.grpc, l.http} {
+		if d != nil {
+			out = append(out, d.Addr().String())
+		}
+	}
+	return out
+}
+
 func (l *listeners) close() {
 	for _, x := range []net.Listener{l.web, l.grpc, l.http, l.socket} {
 		if x != nil {

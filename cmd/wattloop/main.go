@@ -87,7 +87,7 @@ Exit codes: 0 fine, 1 found something, 2 wrong usage, 3 could not ask or do, 4 a
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(serveCmd(), engineCmd(), demoCmd(), replayCmd(), relayCmd(), checkCmd(), queryCmd(), rulesCmd(), capsCmd(),
+	root.AddCommand(serveCmd(), engineCmd(), demoCmd(), replayCmd(), relayCmd(), checkCmd(), queryCmd(), rulesCmd(), capsCmd(), channelsCmd(),
 		statusCmd(), configCmd(), completionCmd(), versionCmd())
 	tidy(root)
 	return root

@@ -88,8 +88,7 @@ func rulesExplainCmd() *cobra.Command {
 		Use:   "explain NAME",
 		Short: "Print the exact queries that run for a rule, and where each of its words comes from",
 		Example: `  wattloop rules explain node_power
-  wattloop rules explain node_power --rate prometheus -o promql
-  wattloop rules explain node_power -o words      as the files have it, before rate( is read and channels are chosen`,
+  wattloop rules explain node_power --rate prometheus -o promql`,
 		Args:              wantArgs(1, 1, "the NAME of one rule"),
 		ValidArgsFunction: completeRules(c),
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -155,9 +157,18 @@ func stamped(ts *testscript.TestScript, file string) string {
 	})
 }
 
-// post FILE sends OTLP JSON over HTTP; ! post wants it refused.
+// post [-socket PATH] FILE sends OTLP JSON over HTTP; ! post wants it refused.
 func scriptPost(ts *testscript.TestScript, neg bool, args []string) {
-	resp, err := http.Post("http://"+ts.Getenv("OTLP")+"/v1/metrics", "application/json", strings.NewReader(stamped(ts, args[0])))
+	hc, host := http.DefaultClient, ts.Getenv("OTLP")
+	if args[0] == "-socket" {
+		path := ts.MkAbs(args[1])
+		tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}
+		defer tr.CloseIdleConnections()
+		hc, host, args = &http.Client{Transport: tr}, "localhost", args[2:]
+	}
+	resp, err := hc.Post("http://"+host+"/v1/metrics", "application/json", strings.NewReader(stamped(ts, args[0])))
 	ts.Check(err)
 	defer resp.Body.Close()
 	_, err = io.Copy(ts.Stdout(), resp.Body)

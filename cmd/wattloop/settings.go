@@ -57,6 +57,7 @@ func (c *config) settings() []setting {
 		{"otlp.grpc.listen", "otlp.grpc.listen-address", nil, address(&c.GRPCListen), "R", "OTLP/gRPC, loopback only; port 0 picks one; empty turns it off"},
 		{"otlp.http.listen", "otlp.http.listen-address", nil, address(&c.HTTPListen), "R", "OTLP/HTTP, loopback only; port 0 picks one; empty turns it off"},
 		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600; run.path/wattloop.sock unless set"},
+		{"channels", "", nil, &c.Channels, "R", "further ways in, each with its own address, class and limits: a list of {name, listen, class, identity, nodes, gauge, limits, mode, group} (channels.md)"},
 		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
 		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
@@ -78,7 +79,7 @@ func (c *config) settings() []setting {
 // have; they are refused by name, not as typing errors.
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets", "naming", "promote", "storage.remote", "storage.remote_write",
-		"channels", "scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
+		"scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }

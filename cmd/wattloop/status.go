@@ -92,15 +92,8 @@ func printStatus(w io.Writer, s *status) error {
 	if err := printDevices(w, s.Devices); err != nil {
 		return err
 	}
-	fmt.Fprintln(tw, "\nCHANNEL\tACCEPTED\tFOLDED\tREJECTED\tLAG s")
-	for _, c := range s.Channels {
-		lag := "-"
-		if c.LagSeconds >= 0 {
-			lag = strconv.FormatFloat(c.LagSeconds, 'f', 3, 64)
-		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%s\n", c.Name, c.Accepted, c.Folded, c.Rejected, lag)
-	}
-	if err := tw.Flush(); err != nil {
+	fmt.Fprintln(w)
+	if err := printChannels(w, s.Channels); err != nil {
 		return err
 	}
 	return printRelay(w, s.Relay)

@@ -28,6 +28,10 @@ type Spec struct {
 
 // Check says what is wrong with a definition.
 func (s *Spec) Check() error {
+	o := s.options()
+	if err := o.Check(); err != nil {
+		return err
+	}
 	if len(s.Listen) == 0 || len(s.Listen) > 2 {
 		return errNoAddress
 	}

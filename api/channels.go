@@ -1,0 +1,224 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// ChannelOps are what the API does with channels. An error is a *ChannelError, or
+// counts as internal.
+type ChannelOps struct {
+	List func() []Channel
+	// Activate begins an activation; began is false when the very same one was
+	// live already.
+	Activate func(ctx context.Context, name string, r ChannelRequest) (c Channel, began bool, err error)
+	End      func(name string) (Channel, error)
+	// Prove makes a question for the addresses of a live channel.
+	Prove func(name string) (ChannelProof, error)
+}
+
+// ChannelError is an error with its HTTP status: 404, 409 or 422.
+type ChannelError struct {
+	Code int
+	Err  error
+}
+
+func (e *ChannelError) Error() string { return e.Err.Error() }
+func (e *ChannelError) Unwrap() error { return e.Err }
+
+// Identity is what the platform says of the actor that a workload channel serves.
+// An empty field is not known.
+type Identity struct {
+	ActorUID          string `json:"actor_uid,omitempty"`
+	ActorName         string `json:"actor_name,omitempty"`
+	Atespace          string `json:"atespace,omitempty"`
+	TemplateNamespace string `json:"template_namespace,omitempty"`
+	TemplateName      string `json:"template_name,omitempty"`
+	Container         string `json:"container,omitempty"`
+	PodName           string `json:"pod_name,omitempty"`
+	PodUID            string `json:"pod_uid,omitempty"`
+	Node              string `json:"node,omitempty"`
+	ServiceName       string `json:"service_name,omitempty"`
+	ServiceNamespace  string `json:"service_namespace,omitempty"`
+}
+
+// ChannelRequest is the body of PUT /api/v1/channels/{name}. What defines the
+// channel (Class to Limits) is needed only while there is none of that name.
+type ChannelRequest struct {
+	Identity Identity       `json:"identity"`
+	At       *time.Time     `json:"at,omitempty"`    // begin of the activation; default now
+	Since    *time.Time     `json:"since,omitempty"` // from when the actor's work is its own
+	Class    string         `json:"class,omitempty"`
+	Listen   *ChannelListen `json:"listen,omitempty"`
+	Mode     string         `json:"mode,omitempty"` // of unix sockets, in octal
+	Group    string         `json:"group,omitempty"`
+	Nodes    []string       `json:"nodes,omitempty"`
+	Gauge    string         `json:"gauge,omitempty"`
+	Limits   *ChannelLimits `json:"limits,omitempty"`
+}
+
+// ChannelListen is one address, written as a string, or one for gRPC and one for
+// HTTP, written as an object.
+type ChannelListen struct {
+	GRPC string `json:"grpc,omitempty"`
+	HTTP string `json:"http,omitempty"`
+}
+
+// UnmarshalJSON reads both forms.
+func (l *ChannelListen) UnmarshalJSON(b []byte) error {
+	type plain ChannelListen
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &l.GRPC)
+	}
+	return strictJSON(b, (*plain)(l))
+}
+
+// ChannelLimits bound a channel; 0 is the default of that limit.
+type ChannelLimits struct {
+	Points    float64 `json:"points,omitempty"`     // a second
+	Bytes     float64 `json:"bytes,omitempty"`      // a second, decompressed
+	NewSeries float64 `json:"new_series,omitempty"` // a minute
+	Streams   int     `json:"streams,omitempty"`
+	Conns     int     `json:"conns,omitempty"`
+	Series    int     `json:"series,omitempty"`
+}
+
+// ChannelProof is a question for the address of a channel and its right answer.
+type ChannelProof struct {
+	Path      string   `json:"path"`   // to GET from each address
+	Answer    string   `json:"answer"` // the body, if it is the channel that answers
+	Addresses []string `json:"addresses"`
+}
+
+// Channels answers GET /api/v1/channels.
+type Channels struct {
+	Channels []Channel `json:"channels"`
+}
+
+func (a *api) listChannels(w http.ResponseWriter, _ *http.Request) {
+	all := a.Channels.List()
+	if all == nil {
+		all = []Channel{}
+	}
+	writeJSON(w, http.StatusOK, Channels{all})
+}
+
+func (a *api) getChannel(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	for _, c := range a.Channels.List() {
+		if c.Name == name {
+			writeJSON(w, http.StatusOK, c)
+			return
+		}
+	}
+	failChannel(w, http.StatusNotFound, fmt.Errorf("channel %s: there is none of that name", name))
+}
+
+// maxChannelRequest bounds the body of a PUT.
+const maxChannelRequest = 64 << 10
+
+func (a *api) putChannel(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChannelRequest))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		failChannel(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", maxChannelRequest))
+		return
+	case err != nil:
+		failChannel(w, http.StatusBadRequest, fmt.Errorf("the request could not be read: %w", err))
+		return
+	case !json.Valid(body):
+		failChannel(w, http.StatusBadRequest, errors.New(`the request is no JSON; send an object like {"identity": {"actor_uid": "..."}}`))
+		return
+	}
+	var req ChannelRequest
+	if err := strictJSON(body, &req); err != nil {
+		failChannel(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	c, began, err := a.Channels.Activate(r.Context(), r.PathValue("name"), req)
+	if err != nil {
+		failChannel(w, codeOf(err), err)
+		return
+	}
+	code := http.StatusOK
+	if began {
+		code = http.StatusCreated
+	}
+	writeJSON(w, code, c)
+}
+
+func (a *api) deleteChannel(w http.ResponseWriter, r *http.Request) {
+	c, err := a.Channels.End(r.PathValue("name"))
+	if err != nil {
+		failChannel(w, codeOf(err), err)
+		return
+	}
+	writeJSON(w, http.StatusOK, c)
+}
+
+func (a *api) proveChannel(w http.ResponseWriter, r *http.Request) {
+	p, err := a.Channels.Prove(r.PathValue("name"))
+	if err != nil {
+		failChannel(w, codeOf(err), err)
+		return
+	}
+	writeJSON(w, http.StatusOK, p)
+}
+
+func codeOf(err error) int {
+	var e *ChannelError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return http.StatusInternalServerError
+}
+
+// failChannel answers with the words of Prometheus's API.
+func failChannel(w http.ResponseWriter, code int, err error) {
+	word, ok := map[int]string{http.StatusNotFound: "not_found", http.StatusConflict: "conflict", http.StatusInternalServerError: "internal"}[code]
+	if !ok {
+		word = "bad_data"
+	}
+	writeJSON(w, code, promAnswer{Status: "error", ErrorType: word, Error: err.Error()})
+}
+
+// socketOnly refuses what does not come over the unix socket, whose file says who
+// may: this version has no other credential.
+func socketOnly(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !onSocket(r) {
+			http.Error(w, "channels are changed over the socket api.socket alone", http.StatusForbidden)
+			return
+		}
+		next(w, r)
+	})
+}
+
+const channelsPath = "/api/v1/channels/"
+
+// channelName is what may stand in the path, as reliability asks of every name
+// that a request brings: one segment that no file system and no log takes for
+// something else.
+var channelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// checkChannelPath refuses a path below /api/v1/channels/ before the mux could
+// clean it, which would make another name of it.
+func checkChannelPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), channelsPath); ok {
+			if !channelName.MatchString(strings.TrimSuffix(rest, "/prove")) {
+				failChannel(w, http.StatusBadRequest, errors.New("the name of a channel is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit"))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
