@@ -39,7 +39,7 @@ func child(args []string) error {
 	if err != nil {
 		return err
 	}
-	bodies, err := fleet(series)
+	bodies, err := fleet(unread, series)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,11 @@ func (h *heat) print(worst ratios) {
 	l := h.laps["wattloop"][0]
 	show("ingest_cpu_us_per_point", spreadOf(ours), us, fmt.Sprintf(", both processes, %.3g at the ack, %.1f bytes a point on the wire",
 		spreadOf(h.each("wattloop", func(l lap) float64 { return l.ack })).mid, l.bytesAPoint))
+	if ruled := h.each(withRules, settled); len(ruled) > 0 {
+		l := h.laps[withRules][0]
+		show("ingest_cpu_with_rules_us_per_point", spreadOf(ruled), us, fmt.Sprintf(
+			", the same with a fifth of the series read by the presets, sent as fast as they are taken; %.1f MiB loaded", float64(l.loaded.pss)/mib))
+	}
 	show("http_floor_us_per_point", floor, us, ", a bare net/http server that drops the body")
 	show("append_limit_us_per_point", limit, us, ", in process, by reference, no fsync")
 	show("ingest_in_process_us_per_point", spreadOf(h.export), us, ", bytes to committed, no HTTP, no fsync")

@@ -38,12 +38,20 @@ type fleetSeries struct {
 	level                       float64
 }
 
+// The first part of the names of the metrics: with unread no preset reads them,
+// as no rule of the peers does, and what is measured is the way in; with read the
+// presets evaluate a fifth of the series beside it, node by node.
+const (
+	unread = "rack"
+	read   = "hw"
+)
+
 // nodeSeries lists the hundred series of a node with eight GPUs.
-func nodeSeries() []fleetSeries {
+func nodeSeries(domain string) []fleetSeries {
 	var out []fleetSeries
 	each := func(metric, unit, typ string, n int, s shape, level float64, more string) {
 		for i := range n {
-			out = append(out, fleetSeries{metric, unit, fmt.Sprintf("%s-%02d-0000:%02x:00.0", typ, i, 16*i+3), typ, more, s, level})
+			out = append(out, fleetSeries{domain + "." + metric, unit, fmt.Sprintf("%s-%02d-0000:%02x:00.0", typ, i, 16*i+3), typ, more, s, level})
 		}
 	}
 	for _, m := range []struct {
@@ -51,21 +59,21 @@ func nodeSeries() []fleetSeries {
 		shape        shape
 		level        float64
 	}{
-		{"hw.energy", "J", joules, 300}, {"hw.power", "W", walk, 300},
-		{"hw.temperature", "Cel", whole, 58}, {"hw.clock", "MHz", whole, 1700},
+		{"energy", "J", joules, 300}, {"power", "W", walk, 300},
+		{"temperature", "Cel", whole, 58}, {"clock", "MHz", whole, 1700},
 	} {
 		each(m.metric, m.unit, "cpu", 2, m.shape, m.level/2, "")
 		each(m.metric, m.unit, "gpu", 8, m.shape, m.level, "")
 	}
-	each("hw.gpu.utilization", "1", "gpu", 8, walk, 0.8, "")
-	each("hw.gpu.memory.usage", "By", "gpu", 8, whole, 40<<30, "")
+	each("gpu.utilization", "1", "gpu", 8, walk, 0.8, "")
+	each("gpu.memory.usage", "By", "gpu", 8, whole, 40<<30, "")
 	for _, way := range []string{"receive", "transmit"} {
-		each("hw.gpu.io", "By", "gpu", 8, octets, 2e9, way)
-		each("hw.network.io", "By", "nic", 4, octets, 5e8, way)
+		each("gpu.io", "By", "gpu", 8, octets, 2e9, way)
+		each("network.io", "By", "nic", 4, octets, 5e8, way)
 	}
-	each("hw.errors", "{error}", "gpu", 8, resting, 0, "")
-	each("hw.fan.speed", "rpm", "fan", 8, whole, 7200, "")
-	each("hw.supply.power", "W", "psu", 4, walk, 900, "")
+	each("errors", "{error}", "gpu", 8, resting, 0, "")
+	each("fan.speed", "rpm", "fan", 8, whole, 7200, "")
+	each("supply.power", "W", "psu", 4, walk, 900, "")
 	return out
 }
 
@@ -91,10 +99,10 @@ const (
 )
 
 // newBody makes the request of the ten nodes from number first on.
-func newBody(first int) (*body, error) {
+func newBody(domain string, first int) (*body, error) {
 	b := &body{rand: rand.New(rand.NewPCG(uint64(first), 7))}
 	md := pmetric.NewMetrics()
-	series := nodeSeries()
+	series := nodeSeries(domain)
 	for n := first; n < first+nodesPerRequest; n++ {
 		b.addNode(md.ResourceMetrics().AppendEmpty(), n, series)
 	}
@@ -213,10 +221,10 @@ func (p *livePoint) move(u float64) {
 }
 
 // fleet makes the requests of so many series.
-func fleet(series int) ([]*body, error) {
+func fleet(domain string, series int) ([]*body, error) {
 	var out []*body
 	for first := 0; first < series/seriesPerNode; first += nodesPerRequest {
-		b, err := newBody(first)
+		b, err := newBody(domain, first)
 		if err != nil {
 			return nil, err
 		}

@@ -19,9 +19,11 @@ import (
 type run struct {
 	ctx    context.Context
 	short  bool
+	alone  bool   // without the peers
 	dir    string // scratch, removed at the end
 	bin    string // the wattloop binary as it ships
 	rounds int    // alternating runs beside the peers
+	series int    // 0: both sizes
 }
 
 func main() {
@@ -33,9 +35,11 @@ func main() {
 
 func bench() error {
 	short := flag.Bool("short", false, "a tenth of the work, for CI")
+	alone := flag.Bool("alone", false, "without the peers, which -short implies")
 	bin := flag.String("wattloop", "../bin/wattloop", "the binary")
 	only := flag.String("only", "", "peers, reaction or replay")
 	rounds := flag.Int("rounds", 3, "how often each server runs in turn")
+	series := flag.Int("series", 0, "measure the servers with 10000 or 100000 series alone")
 	flag.Parse()
 	if flag.Arg(0) == "child" {
 		return child(flag.Args()[1:])
@@ -50,7 +54,7 @@ func bench() error {
 	if err := os.Chmod(dir, 0o755); err != nil { // under root the engine is another user
 		return err
 	}
-	r := run{ctx, *short, dir, *bin, *rounds}
+	r := run{ctx, *short, *short || *alone, dir, *bin, *rounds, *series}
 	fmt.Printf("# %s %s/%s, %d cores\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, m := range []struct {
 		name string

@@ -56,7 +56,8 @@ func against(r run) error {
 	racers := []contender{wattloop(r.bin), bareSink()}
 	if r.short {
 		rounds, sizes = 1, [][2]int{{10_000, 20}}
-	} else {
+	}
+	if !r.alone {
 		for _, p := range allPeers {
 			bin, err := p.build(r)
 			if err != nil {
@@ -70,14 +71,24 @@ func against(r run) error {
 	}
 	worst := ratios{}
 	for _, size := range sizes {
+		if r.series != 0 && r.series != size[0] {
+			continue
+		}
 		h := heat{series: size[0], ticks: size[1], laps: map[string][]lap{}}
 		for range rounds {
 			for _, c := range racers {
-				l, err := r.race(c, h.series, h.ticks)
+				l, err := r.race(c, unread, h.series, h.ticks)
 				if err != nil {
 					return fmt.Errorf("%s, %d series: %w", c.name, h.series, err)
 				}
 				h.laps[c.name] = append(h.laps[c.name], l)
+			}
+			if r.alone {
+				l, err := r.race(racers[0], read, h.series, h.ticks)
+				if err != nil {
+					return fmt.Errorf("with rules, %d series: %w", h.series, err)
+				}
+				h.laps[withRules] = append(h.laps[withRules], l)
 			}
 			for work, to := range map[string]*[]float64{"append": &h.append, "export": &h.export} {
 				us, err := r.inProcess(work, h.series, h.ticks)
@@ -123,3 +134,6 @@ func over(a, b []float64) spread {
 	}
 	return spreadOf(out)
 }
+
+// withRules is the name of wattloop's laps on series that the presets read.
+const withRules = "with rules"

@@ -28,7 +28,7 @@ type lap struct {
 
 // race starts a contender on an empty folder, sends it so many ticks of the
 // fleet, and takes it down.
-func (r run) race(c contender, series, ticks int) (lap, error) {
+func (r run) race(c contender, domain string, series, ticks int) (lap, error) {
 	dir, err := os.MkdirTemp(r.dir, c.name+"-")
 	if err != nil {
 		return lap{}, err
@@ -37,7 +37,7 @@ func (r run) race(c contender, series, ticks int) (lap, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return lap{}, err
 	}
-	bodies, err := fleet(series)
+	bodies, err := fleet(domain, series)
 	if err != nil {
 		return lap{}, err
 	}
