@@ -164,10 +164,10 @@ func post(ctx context.Context, hc *http.Client, url string, wire []byte) error {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode/100 != 2 || len(b) != 0 {
-		return fmt.Errorf("%s: answer %d %q: %w", url, resp.StatusCode, b, err)
+	if err == nil && (resp.StatusCode/100 != 2 || len(b) != 0) {
+		err = fmt.Errorf("%s: answer %d %q", url, resp.StatusCode, b)
 	}
-	return nil
+	return err
 }
 
 // inProcess runs a child on an empty folder: microseconds of CPU a point.

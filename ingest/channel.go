@@ -293,6 +293,8 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	r := a.c.r
 	s := a.stamperOf(SignalMetrics)
 	defer r.recycle(s)
+	ack := r.acks.begin()
+	defer ack.end()
 	res, err := r.store(ctx, &a.src, wire, s.points())
 	if err != nil {
 		return Result{}, err
@@ -305,7 +307,7 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	// Everything that the answer calls stored must be durable first, also what an
 	// earlier request had committed without being able to say so.
 	if res.Accepted+res.Folded > 0 && r.o.Sync != nil {
-		if err := r.o.Sync(ctx); err != nil {
+		if err := ack.wait(ctx); err != nil {
 			r.forget()
 			return Result{}, &UnavailableError{err}
 		}

@@ -82,6 +82,7 @@ type Receiver struct {
 	metrics *metrics
 	*transports
 	stampers sync.Pool // *stamper
+	acks     acks
 
 	chanMu   sync.Mutex
 	channels map[string]*Channel
@@ -122,6 +123,7 @@ func NewReceiver(o Options) *Receiver {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), transports: newTransports(o.Registerer), channels: map[string]*Channel{}}
+	r.acks.sync = r.o.Sync
 	r.w = newWalk(&r.o)
 	return r
 }

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // logNames are the TSDB's write-ahead log and its log of out-of-order samples.
@@ -77,6 +80,13 @@ func (l *segmentLogs) record(log string, oldest, newest int, sizes map[int]int64
 	}
 }
 
+// grown takes over the offset of one segment that was known before.
+func (l *segmentLogs) grown(segment string, size int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.synced[segment] = size
+}
+
 // segmentLog is the place in one log up to which all is on the disk: segment
 // index, held open, to size bytes.
 type segmentLog struct {
@@ -97,6 +107,40 @@ func (s *segmentLog) close() {
 // when a segment was new. A commit ends in the segments that exist when it
 // returns, so what comes while this runs belongs to the next round.
 func (s *segmentLog) sync(l *segmentLogs) error {
+	if info, ok := s.newest(l.root); ok {
+		if info.Size() == s.size {
+			return nil
+		}
+		if err := l.fsync(s.file); err != nil {
+			return fmt.Errorf("fsync %s: %w", s.file.Name(), err)
+		}
+		s.size = info.Size()
+		l.grown(segmentPath(s.name, s.index), s.size)
+		return nil
+	}
+	return s.syncFrom(l)
+}
+
+// newest says that the segment that is open is the last one, as nearly always,
+// and how large it is. Segments are numbered without gaps and deleted from the
+// oldest on: nobody comes after one that is there and has no next.
+func (s *segmentLog) newest(root string) (os.FileInfo, bool) {
+	if s.file == nil {
+		return nil, false
+	}
+	if err := unix.Access(filepath.Join(root, segmentPath(s.name, s.index+1)), unix.F_OK); err != unix.ENOENT {
+		return nil, false
+	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return nil, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return info, ok && st.Nlink > 0
+}
+
+// syncFrom looks into the directory for what is to be synced.
+func (s *segmentLog) syncFrom(l *segmentLogs) error {
 	dir, err := os.Open(filepath.Join(l.root, s.name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
