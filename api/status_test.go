@@ -62,7 +62,7 @@ func full() (*engine.Report, Facts) {
 		StoreError: "store: /data: disk is nearly full",
 		Integrity:  []Loss{{at.Add(-time.Minute), at, "points were refused: disk full"}},
 		Channels: []Channel{
-			{Name: "default", Class: "node", Addresses: []string{"127.0.0.1:4317", "127.0.0.1:4318"}, Live: true, Accepted: 100, Folded: 1, Rejected: 2, LagSeconds: 0.25},
+			{Name: "default", Class: "node", Addresses: []string{"127.0.0.1:4317", "127.0.0.1:4318"}, Live: true, Accepted: 100, Folded: 1, Rejected: 2, LagSeconds: 0.25, Windows: Windows{1, 2, 3, 4, 5}},
 			{Name: "worker-1", Class: "workload", Addresses: []string{"169.254.17.1:4317"}, Live: true, Started: &at, Since: &at, LagSeconds: -1,
 				Identity: &Identity{ActorUID: "7f2c", Node: "worker-01"}},
 			{Name: "worker-2", Class: "workload", Addresses: []string{"unix:/run/w2.sock"}, Error: "listen: address already in use", LagSeconds: -1},

@@ -50,6 +50,17 @@ type Channel struct {
 	Folded     uint64  `json:"folded"`
 	Rejected   uint64  `json:"rejected"`
 	LagSeconds float64 `json:"lag_seconds"`
+	Windows    Windows `json:"windows"`
+}
+
+// Windows are the intervals of a channel's delta and cumulative streams that were
+// not simply added, as in wattloop_ingest_windows_total.
+type Windows struct {
+	Lost             uint64 `json:"lost"`
+	Late             uint64 `json:"late"`
+	Repeated         uint64 `json:"repeated"`
+	Baseline         uint64 `json:"baseline"`
+	BeforeActivation uint64 `json:"before_activation"`
 }
 
 // Relay is the way onward of one plane, platform or workload.

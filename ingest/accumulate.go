@@ -1,117 +1,245 @@
 package ingest
 
+import (
+	"context"
+	"math"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+)
+
 // A delta point says by how much a stream grew over its interval; the store
 // holds the running sum. The sum belongs to the stored series, so that several
 // streams that give one series add up (S2-72, S2-75); what was counted already
 // is remembered by exact stream, so that a retry is not added twice (S2-79). A
 // gap between two intervals is lost data, no reset (C03): the sum goes on.
 //
-// Both live in memory and start at zero after a restart, which reads as a
-// counter's reset.
+// Both outlive what the cache knows of the series, and with Options.StateDir the
+// process.
 
-// runningSum is the sum of the delta points of a series.
-type runningSum struct {
+// accumulator holds the running sums and what is known of the streams that they
+// are made of. The Receiver's lock guards it.
+type accumulator struct {
+	sums    map[uint64]*runningSum // by hash of the labels, chained by same
+	nSums   int
+	streams map[streamKey]*streamState
+	max     int   // of each
+	nCounts int   // bucket counts in streams
+	swept   int64 // Unix milliseconds
+	cramped int64 // when it was last swept for want of room
+	m       *metrics
+
+	// What names them in the journal.
+	lastSum, lastStream uint64
+	journal             *journal // nil in memory alone
+}
+
+// total is a sum as of its newest sample.
+type total struct {
 	v   float64
 	t   int64 // Unix milliseconds of the newest sample
-	any bool
-	req uint64 // request that has saved it for undo
+	any bool  // there is one
 }
 
-// interval is one delta point that was counted: (start, end] in Unix
-// nanoseconds, start 0 when the sender does not know it.
-type interval struct {
-	start, end uint64
-	v          float64
+// runningSum is the sum of the increments of a series.
+type runningSum struct {
+	total
+	labels    labels.Labels
+	monotonic bool
+	same      *runningSum // next one with the same hash
+	id        uint64      // in the journal; 0: not in it yet
+	used      int64       // Unix milliseconds
+	compared  bool        // with what the store holds
+	gone      bool        // out of the accumulator, for want of room
+	req       uint64      // request that has saved it for undo
 }
 
-// deltas are the newest intervals of one stream.
-type deltas struct {
-	ring [8]interval
-	n    int // counted so far
-	req  uint64
+func newAccumulator(o *Options, m *metrics) accumulator {
+	return accumulator{sums: map[uint64]*runningSum{}, streams: map[streamKey]*streamState{}, max: o.MaxSeries, m: m}
 }
 
-// verdict is what to do with a delta point.
-type verdict uint8
+// sum finds the running sum of a series, nil when there is none.
+func (a *accumulator) sum(hash uint64, ls labels.Labels) *runningSum {
+	for s := a.sums[hash]; s != nil; s = s.same {
+		if labels.Equal(s.labels, ls) {
+			return s
+		}
+	}
+	return nil
+}
+
+func (a *accumulator) addSum(s *runningSum) {
+	hash := s.labels.Hash()
+	s.same, s.gone = a.sums[hash], false
+	a.sums[hash] = s
+	a.nSums++
+}
 
 const (
-	addNew  verdict = iota // add it and write the sum at its time
-	addLate                // add it, though the sum at its time is written
-	retry                  // it is in the sum already
-	refuse
+	forgetAfter = 24 * 60 * 60_000 // ms: how long an idle sum or stream is kept
+	forgetFull  = 10 * 60_000      // ms: the same when there is no room
 )
 
-// judge compares a point with what its stream has counted.
-func (d *deltas) judge(start, end uint64, v float64) (verdict, reason) {
-	known := d.ring[:min(d.n, len(d.ring))]
-	newest, oldest := uint64(0), ^uint64(0)
-	overlaps := false
-	for _, k := range known {
-		if k.end == end {
-			if k.start == start && k.v == v {
-				return retry, fine
+// room says whether there is room, and makes some where something is idle.
+func (a *accumulator) room(is func() bool, now int64) bool {
+	if is() {
+		return true
+	}
+	if now-a.cramped < 60_000 && now >= a.cramped {
+		return false
+	}
+	a.cramped = now
+	a.forget(now - forgetFull)
+	return is()
+}
+
+// tidy runs between requests.
+func (a *accumulator) tidy(now int64) {
+	if now-a.swept < sweepEvery && now >= a.swept {
+		return
+	}
+	if a.swept != 0 {
+		a.forget(now - forgetAfter)
+	}
+	a.swept = now
+}
+
+// forget drops what was not used since before. The next snapshot leaves it out.
+func (a *accumulator) forget(before int64) {
+	for hash, s := range a.sums {
+		var kept *runningSum
+		for s != nil {
+			next := s.same
+			if s.used >= before {
+				s.same, kept = kept, s
+			} else {
+				s.same, s.gone = nil, true
+				a.nSums--
+				a.m.state.forgottenSeries.Inc()
 			}
-			return refuse, duplicate
+			s = next
 		}
-		newest, oldest = max(newest, k.end), min(oldest, k.end)
-		overlaps = overlaps || start < k.end && k.start < end
+		if kept == nil {
+			delete(a.sums, hash)
+		} else {
+			a.sums[hash] = kept
+		}
+	}
+	for _, st := range a.streams {
+		if st.used < before {
+			a.drop(st)
+			a.m.state.forgottenStreams.Inc()
+		}
+	}
+}
+
+// savedTotal is what a request that fails puts back.
+type savedTotal struct {
+	s   *runningSum
+	was total
+}
+
+// sumOf returns the running sum of a series that metric m writes, saved for undo.
+// It is nil when there is no room.
+func (w *walk) sumOf(m *metric, s *series) *runningSum {
+	a := s.sum
+	if a == nil || a.gone {
+		if a = w.findSum(m, s); a == nil {
+			return nil
+		}
+		s.sum = a
+	}
+	a.used = w.now
+	if a.req != w.n {
+		w.savedTotals = append(w.savedTotals, savedTotal{a, a.total})
+		a.req = w.n
+	}
+	return a
+}
+
+func (w *walk) findSum(m *metric, s *series) *runningSum {
+	c := &w.sums
+	a := s.sum
+	if a == nil {
+		a = c.sum(s.labels.Hash(), s.labels)
+	}
+	if a == nil || a.gone {
+		if !c.room(func() bool { return c.nSums < c.max }, w.now) {
+			return nil
+		}
+		if a == nil {
+			a = &runningSum{labels: s.labels}
+		}
+		c.addSum(a)
+	}
+	a.monotonic = !s.falls && (m.monotonic || m.kind != kindSum)
+	if !a.compared && c.journal != nil {
+		w.compare(a)
+	}
+	a.compared = true
+	return a
+}
+
+// compare takes over what the store has beyond a sum that an earlier process
+// left: after a power cut the log of the store may reach further than the
+// journal. A counter never goes back.
+func (w *walk) compare(a *runningSum) {
+	from := w.now - forgetAfter
+	if a.any {
+		from = a.t
+	}
+	t, v, ok := w.newestStored(a.labels, from)
+	if !ok {
+		return
 	}
 	switch {
-	case end > newest:
-		// Also where the start lies inside an earlier interval: some senders keep
-		// one start for ever.
-		return addNew, fine
-	case start == 0 || start > end || overlaps:
-		return refuse, outOfOrder
-	case end < oldest && d.n > len(d.ring):
-		return refuse, outOfOrder // it may have been counted and forgotten
+	case !a.any:
+		a.total = total{v, t, true}
+	case a.monotonic:
+		a.v, a.t = max(a.v, v), max(a.t, t)
+	case t > a.t:
+		a.v, a.t = v, t
 	}
-	return addLate, fine
 }
 
-func (d *deltas) count(start, end uint64, v float64) {
-	d.ring[d.n%len(d.ring)] = interval{start, end, v}
-	d.n++
-}
-
-// savedSum and savedDeltas are what a request that fails puts back.
-type savedSum struct {
-	s   *series
-	was runningSum
-}
-
-type savedDeltas struct {
-	st  *stream
-	was deltas
-}
-
-// sumOf returns the running sum of a series, saved for undo.
-func (w *walk) sumOf(s *series) *runningSum {
-	if s.sum == nil {
-		s.sum = &runningSum{}
+// newestStored reads the newest number of a series at or after from.
+func (w *walk) newestStored(ls labels.Labels, from int64) (t int64, v float64, ok bool) {
+	if w.o.Queryable == nil {
+		return 0, 0, false
 	}
-	if s.sum.req != w.n {
-		w.savedSums = append(w.savedSums, savedSum{s, *s.sum})
-		s.sum.req = w.n
+	q, err := w.o.Queryable.Querier(from, w.now+w.o.Ahead.Milliseconds())
+	if err != nil {
+		w.o.Logger.Warn("a running sum goes on without a look at what is stored", "err", err)
+		return 0, 0, false
 	}
-	return s.sum
-}
-
-func (w *walk) deltasOf(st *stream) *deltas {
-	if st.seen == nil {
-		st.seen = &deltas{}
+	defer func() {
+		if err := q.Close(); err != nil {
+			w.o.Logger.Warn("a querier did not close", "err", err)
+		}
+	}()
+	set := q.Select(context.Background(), false, &storage.SelectHints{Start: from, End: w.now + w.o.Ahead.Milliseconds()}, exactly(ls)...)
+	for set.Next() {
+		one := set.At()
+		if !labels.Equal(one.Labels(), ls) {
+			continue
+		}
+		for it := one.Iterator(nil); it.Next() == floatSample; {
+			if at, x := it.At(); math.Float64bits(x) != value.StaleNaN && x == x {
+				t, v, ok = at, x, true
+			}
+		}
 	}
-	if st.seen.req != w.n {
-		w.savedDeltas = append(w.savedDeltas, savedDeltas{st, *st.seen})
-		st.seen.req = w.n
+	if err := set.Err(); err != nil {
+		w.o.Logger.Warn("a running sum goes on without a look at all that is stored", "err", err)
 	}
-	return st.seen
+	return t, v, ok
 }
 
 // accumulate adds v to the series and reports whether the sum is to be written
 // at t. A sum that is waiting to be written in this request takes v along.
-func (w *walk) accumulate(s *series, t int64, v float64) (sum float64, write bool) {
-	a := w.sumOf(s)
+func (w *walk) accumulate(m *metric, s *series, t int64, v float64) (sum float64, write bool) {
+	a := w.sumOf(m, s)
 	a.v += v
 	if !a.any || t > a.t {
 		a.any, a.t = true, t
@@ -121,6 +249,16 @@ func (w *walk) accumulate(s *series, t int64, v float64) (sum float64, write boo
 		w.samples[s.last].v = a.v
 	}
 	return a.v, false
+}
+
+// roomFor reports whether there is room for the running sums of a stream.
+func (w *walk) roomFor(m *metric, st *stream) bool {
+	for s := range st.all() {
+		if w.sumOf(m, s) == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // deltaPoint is one delta point: its time in milliseconds, its interval in
@@ -138,14 +276,27 @@ func (w *walk) admit(m *metric, st *stream, s *series, p deltaPoint) (ok bool) {
 		w.tally.reject(nameCollision, 1, m.name, "")
 		return false
 	}
-	d := w.deltasOf(st)
-	switch verdict, why := d.judge(p.start, p.end, p.v); verdict {
-	case refuse:
-		w.tally.reject(why, 1, m.name, "")
+	d := w.state(st)
+	if d == nil || !w.roomFor(m, st) {
+		w.tally.reject(seriesLimit, 1, m.name, "")
 		return false
-	case retry:
+	}
+	verdict, why := d.judge(p.start, p.end, p.v)
+	switch {
+	case verdict == retry:
 		w.repeat(m, st, p.t)
 		return false
+	case p.end <= w.src.since: // on a workload channel: it is not this actor's own
+		w.tally.windows[windowBefore]++
+		w.tally.reject(beforeActivation, 1, m.name, "")
+		return false
+	case verdict == refuse:
+		w.tally.reject(why, 1, m.name, "")
+		return false
+	case verdict == addLate:
+		w.tally.windows[windowLate]++
+	case d.gap(p.start, w.src.since):
+		w.tally.windows[windowLost]++
 	}
 	d.count(p.start, p.end, p.v)
 	return true
@@ -156,10 +307,11 @@ func (w *walk) admit(m *metric, st *stream, s *series, p deltaPoint) (ok bool) {
 // durable.
 func (w *walk) repeat(m *metric, st *stream, t int64) {
 	w.decided().act = actDrop // it has gone onward
+	w.tally.windows[windowRepeated]++
 	first := len(w.samples)
 	for s := range st.all() {
-		if s.sum != nil && s.sum.any && s.sum.t == t {
-			w.sample(m, s, t, s.sum.v)
+		if a := w.sumOf(m, s); a != nil && a.any && a.t == t {
+			w.sample(m, s, t, a.v)
 		}
 	}
 	if len(w.samples) == first {
@@ -171,13 +323,18 @@ func (w *walk) repeat(m *metric, st *stream, t int64) {
 
 // addDelta adds one point of a sum.
 func (w *walk) addDelta(m *metric, st *stream, p deltaPoint) {
-	if !w.admit(m, st, st.s, p) {
-		return
+	if w.admit(m, st, st.s, p) {
+		w.grow(m, st.s, p.t, p.v, false)
 	}
+}
+
+// grow adds v to the sum of a series and queues the point. fold says that the
+// point counts as folded even where its sum is written.
+func (w *walk) grow(m *metric, s *series, t int64, v float64, fold bool) {
 	first := len(w.samples)
-	if sum, write := w.accumulate(st.s, p.t, p.v); write {
-		w.sample(m, st.s, p.t, sum)
-		w.queue(point{m: m, t: p.t, delta: true}, first)
+	if sum, write := w.accumulate(m, s, t, v); write {
+		w.sample(m, s, t, sum)
+		w.queue(point{m: m, t: t, delta: true, fold: fold}, first)
 		return
 	}
 	w.tally.folded++

@@ -76,7 +76,7 @@ func (w *walk) add(m *metric, s *series, t int64, v float64) {
 // request may count as stored.
 func (w *walk) commit(ctx context.Context) error {
 	if len(w.pending) == 0 {
-		return nil
+		return w.keep()
 	}
 	if w.disorder {
 		// The appender compares with what is committed, not with what it holds: of
@@ -96,6 +96,9 @@ func (w *walk) commit(ctx context.Context) error {
 		if err := w.appendPoint(ctx, app, &w.pending[i]); err != nil {
 			return errors.Join(fmt.Errorf("otlp: append: %w", err), app.Rollback())
 		}
+	}
+	if err := w.keep(); err != nil {
+		return errors.Join(err, app.Rollback())
 	}
 	if w.appended == 0 {
 		failed = false

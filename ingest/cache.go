@@ -114,11 +114,11 @@ type scope struct {
 
 // stream is one point's way to its series.
 type stream struct {
-	s        *series    // of a gauge or a sum
-	h        *histogram // of a histogram
-	seen     *deltas    // of a delta stream
-	bad      reason     // why its points are refused, whatever their values
-	messages int32      // in its attributes, as of a resource
+	s        *series      // of a gauge or a sum
+	h        *histogram   // of a histogram
+	state    *streamState // of increments; nil until asked for
+	bad      reason       // why its points are refused, whatever their values
+	messages int32        // in its attributes, as of a resource
 }
 
 // series is one series of the store.
@@ -139,7 +139,9 @@ type series struct {
 	touchGen uint64
 	touched  bool // touch was asked for
 
-	sum   *runningSum // of a delta stream
+	sum   *runningSum // of increments; nil until asked for
+	falls bool        // its sum may go down though its metric is no such sum
+	gauge *gaugeSet   // of a workload's gauge; nil until asked for
 	wrote []int64     // of target_info: its newest times, in order
 	used  int64
 
@@ -236,7 +238,7 @@ func (c *cache) dropSeries(now, before int64, full bool) {
 		var kept *series
 		for s != nil {
 			next := s.same
-			if s.used >= before || s.sum != nil && !full {
+			if s.used >= before || s.sum != nil && !s.sum.gone && !full {
 				s.same, kept = kept, s
 			} else {
 				c.dropped(s, now)

@@ -82,6 +82,8 @@ type Channel struct {
 
 	mu   sync.Mutex
 	live *Activation // of a node channel for ever
+
+	streams int // of increments that are remembered for it; the Receiver's lock guards it
 }
 
 var channelNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -184,8 +186,11 @@ func (c *Channel) Live() *Activation {
 
 // Activate begins to take requests on a workload channel under an identity. at
 // is the begin of the activation; since, which may be earlier, is the time from
-// which the actor's work is its own: what was counted before it belongs to
-// whatever the actor was restored from (S2-76, S2-77). The error is ErrLive
+// which the actor's work is to be counted here: what was counted before it
+// belongs to whatever the actor was restored from, or was counted elsewhere
+// (S2-74, S2-76, S2-77). For an actor that was suspended and is resumed on this
+// node, without having run on another one between, it is the since of the
+// activation before. The error is ErrLive
 // while another activation is live (S2-15), or says what the identity lacks.
 func (c *Channel) Activate(id Identity, at, since time.Time) (*Activation, error) {
 	if c.o.Class != Workload {
@@ -295,7 +300,7 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	defer r.recycle(s)
 	ack := r.acks.begin()
 	defer ack.end()
-	res, err := r.store(ctx, &a.src, wire, s.points())
+	res, owed, err := r.store(ctx, &a.src, wire, s.points())
 	if err != nil {
 		return Result{}, err
 	}
@@ -303,6 +308,9 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	// as one and goes nowhere.
 	if a.src.stamp != nil {
 		a.handMetrics(ctx, s, wire)
+	}
+	if err := r.settle(owed); err != nil {
+		return Result{}, &UnavailableError{err}
 	}
 	// Everything that the answer calls stored must be durable first, also what an
 	// earlier request had committed without being able to say so.

@@ -62,6 +62,13 @@ type Options struct {
 	// RetryAfter says how long the sender of a request that failed with that error
 	// should wait. Nil, and an answer of 0, mean 5 s.
 	RetryAfter func(error) time.Duration
+	// StateDir is the folder where Open keeps the running sums of delta streams
+	// and what is needed to recognise a retry. Empty means in memory alone: after
+	// a restart the sums then begin at zero, which reads as a counter's reset.
+	StateDir string
+	// StateSync makes an ack wait until the running sums are on the disk, as
+	// Sync does for the samples.
+	StateSync bool
 	// Registerer takes the receiver's own metrics. Nil means none.
 	Registerer prometheus.Registerer
 	// Logger takes warnings. Nil means none.
@@ -89,8 +96,9 @@ type Receiver struct {
 
 	// mu is held from the first byte of a request to the end of Commit: the
 	// cache, the running sums and the appender have one owner.
-	mu turns
-	w  walk
+	mu     turns
+	w      walk
+	damage string // of the state that an earlier process left
 }
 
 // NewReceiver returns a receiver that writes to o.Appendable.
@@ -124,7 +132,7 @@ func NewReceiver(o Options) *Receiver {
 	}
 	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), transports: newTransports(o.Registerer), channels: map[string]*Channel{}}
 	r.acks.sync = r.o.Sync
-	r.w = newWalk(&r.o)
+	r.w = newWalk(&r.o, r.metrics)
 	return r
 }
 
@@ -141,10 +149,11 @@ func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) 
 }
 
 // store takes one request to the end of Commit and tells the watcher. Unless it
-// is nil, decisions takes what becomes of each point.
-func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision) (Result, error) {
+// is nil, decisions takes what becomes of each point. The debt is to be settled
+// before the request is answered.
+func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision) (Result, debt, error) {
 	if err := ctx.Err(); err != nil {
-		return Result{}, &UnavailableError{err}
+		return Result{}, debt{}, &UnavailableError{err}
 	}
 	cm := src.channel.m
 	if src.channel.o.Class == Workload {
@@ -154,7 +163,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 	}
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil { // while it waited
-		return Result{}, &UnavailableError{err}
+		return Result{}, debt{}, &UnavailableError{err}
 	}
 	w := &r.w
 	w.begin(src)
@@ -163,18 +172,19 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 	src.channel.spendPoints(w.points)
 	if err != nil {
 		w.undo()
-		return Result{}, err
+		return Result{}, debt{}, err
 	}
 	if err := w.commit(ctx); err != nil {
 		cm.rejected[unavailable].Add(float64(len(w.pending)))
+		w.refused()
 		w.undo()
-		return Result{}, &UnavailableError{err}
+		return Result{}, debt{}, &UnavailableError{err}
 	}
 	if rules := w.grown(); len(rules) > 0 {
 		r.o.Watch.Grew(rules, w.newest)
 	}
 	cm.count(&w.tally, w.now, w.newestAccepted)
-	return w.tally.result(), nil
+	return w.tally.result(), w.debt(), nil
 }
 
 // forget drops what is known of the store's series: their references, and their

@@ -62,6 +62,7 @@ func (w *walk) histogramPoint(b []byte) error {
 			w.tally.reject(why, 1, m.name, "")
 			return nil
 		}
+		h.sum.falls = true
 	}
 	for s := range e.v.all() {
 		if !w.free(m, s) {
@@ -70,10 +71,14 @@ func (w *walk) histogramPoint(b []byte) error {
 		}
 	}
 	switch {
+	case v.stale && w.src.stamp != nil: // others may go on in the same series
+		w.tally.folded++
 	case v.stale:
 		w.endHistogram(m, h, t, len(v.counts.b)/8)
 	case m.temporality == temporalityDelta:
 		w.addDeltaHistogram(m, &e.v, t, &v, changed)
+	case w.src.stamp != nil:
+		w.addCumulativeHistogram(m, &e.v, t, &v)
 	default:
 		first := len(w.samples)
 		h.each(&v, func(s *series, x float64) { w.sample(m, s, t, x) })
@@ -164,25 +169,14 @@ func (w *walk) addDeltaHistogram(m *metric, st *stream, t int64, v *histogramVal
 	if !w.admit(m, st, h.count, deltaPoint{t, v.start, v.end, float64(v.count)}) {
 		return
 	}
-	if changed {
+	// On a workload channel others may add to the same series, which must not go
+	// back for that.
+	if changed && w.src.stamp == nil {
 		for s := range st.all() {
-			w.sumOf(s).v = 0
+			w.sumOf(m, s).v = 0
 		}
 	}
-	first := len(w.samples)
-	written := false
-	h.each(v, func(s *series, x float64) {
-		sum, write := w.accumulate(s, t, x)
-		if write {
-			w.sample(m, s, t, sum)
-			written = written || s == h.count
-		}
-	})
-	if len(w.samples) == first {
-		w.tally.folded++
-		return
-	}
-	w.queue(point{m: m, t: t, delta: true, fold: !written}, first)
+	w.growHistogram(m, st, t, v, false)
 }
 
 // endHistogram queues a stale marker for each series of the histogram that has

@@ -13,6 +13,8 @@ type metrics struct {
 	lag     *prometheus.HistogramVec
 	onward  *prometheus.CounterVec
 	records *prometheus.CounterVec
+	windows *prometheus.CounterVec
+	state   stateMetrics
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -35,6 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "OTLP spans and log records by channel and signal, by what became of them (accepted for the upstream, rejected), and why.",
 		}, []string{"channel", "signal", "result", "reason"}),
 	}
+	m.windows, m.state = newWindows(reg), newStateMetrics(reg)
 	if reg != nil {
 		reg.MustRegister(m.points, m.lag, m.onward, m.records)
 	}
@@ -47,7 +50,9 @@ type channelMetrics struct {
 	accepted, folded prometheus.Counter
 	rejected         [numReasons]prometheus.Counter
 	lag              prometheus.Observer
-	last             atomic.Int64 // the lag observed last, in milliseconds plus 1; 0 before the first
+	windows          [numWindows]prometheus.Counter
+	windowCounts     [numWindows]atomic.Uint64 // the same, to be read
+	last             atomic.Int64              // the lag observed last, in milliseconds plus 1; 0 before the first
 }
 
 func (m *metrics) channel(name string) *channelMetrics {
@@ -55,6 +60,9 @@ func (m *metrics) channel(name string) *channelMetrics {
 		accepted: m.points.WithLabelValues(name, "accepted", ""),
 		folded:   m.points.WithLabelValues(name, "folded", ""),
 		lag:      m.lag.WithLabelValues(name),
+	}
+	for what := range numWindows {
+		cm.windows[what] = m.windows.WithLabelValues(name, windowWords[what])
 	}
 	for why := fine + 1; why < numReasons; why++ {
 		cm.rejected[why] = m.points.WithLabelValues(name, "rejected", why.String())
@@ -69,6 +77,12 @@ func (cm *channelMetrics) count(t *tally, now, newest int64) {
 	cm.folded.Add(float64(t.folded))
 	for _, why := range t.order {
 		cm.rejected[why].Add(float64(t.rejected[why]))
+	}
+	for what, n := range t.windows {
+		if n != 0 {
+			cm.windows[what].Add(float64(n))
+			cm.windowCounts[what].Add(uint64(n))
+		}
 	}
 	if newest != math.MinInt64 {
 		// A clock that is behind the sender's is no negative lag.

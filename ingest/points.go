@@ -45,6 +45,9 @@ func (w *walk) numberPoint(b []byte) error {
 	m := &w.me.v
 	var v float64
 	switch {
+	case flags&1 != 0 && w.src.stamp != nil:
+		w.endShared(m, &e.v, t)
+		return nil
 	case flags&1 != 0: // no recorded value: the series ends here (C06)
 		w.add(m, e.v.s, t, math.Float64frombits(value.StaleNaN))
 		return nil
@@ -70,6 +73,13 @@ func (w *walk) numberPoint(b []byte) error {
 		return nil
 	case m.temporality == temporalityDelta:
 		w.addDelta(m, &e.v, deltaPoint{t, start, nanos, v})
+		return nil
+	case m.monotonic && w.src.stamp != nil:
+		w.addCumulative(m, &e.v, t, start, nanos, v)
+		return nil
+	}
+	if w.src.stamp != nil {
+		w.addShared(m, &e.v, t, v)
 		return nil
 	}
 	w.add(m, e.v.s, t, v)

@@ -82,11 +82,7 @@ func (w *walk) stored(ctx context.Context, sm *sample) (float64, bool) {
 		}
 		w.querier.q = q
 	}
-	var matchers []*labels.Matcher
-	sm.s.labels.Range(func(l labels.Label) {
-		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
-	})
-	set := w.querier.q.Select(ctx, false, nil, matchers...)
+	set := w.querier.q.Select(ctx, false, nil, exactly(sm.s.labels)...)
 	for set.Next() {
 		one := set.At()
 		if !labels.Equal(one.Labels(), sm.s.labels) {
@@ -107,6 +103,15 @@ func (w *walk) stored(ctx context.Context, sm *sample) (float64, bool) {
 		w.unreadable(err)
 	}
 	return 0, false
+}
+
+// exactly selects the series that have these labels, and those that have more.
+func exactly(ls labels.Labels) []*labels.Matcher {
+	var matchers []*labels.Matcher
+	ls.Range(func(l labels.Label) {
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
+	})
+	return matchers
 }
 
 func (w *walk) unreadable(err error) {

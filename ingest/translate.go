@@ -30,11 +30,15 @@ type walk struct {
 
 	key            []byte // scratch
 	counts, bounds []byte // scratch, of a histogram point
+	diff           []byte // the same
 	pending        []point
 	samples        []sample
 	disorder       bool
-	savedSums      []savedSum
-	savedDeltas    []savedDeltas
+	sums           accumulator
+	savedTotals    []savedTotal
+	savedPasts     []savedPast
+	owes           bool // the ack waits for the journal of the running sums
+	kept           bool // the request is in it
 	infos          []*series
 	querier        querier
 	discarding     bool // the appender refuses out-of-order samples
@@ -49,10 +53,11 @@ type walk struct {
 	nobody    decision
 }
 
-func newWalk(o *Options) walk {
+func newWalk(o *Options, m *metrics) walk {
 	return walk{
 		o:      o,
 		naming: newNaming(o),
+		sums:   newAccumulator(o, m),
 		cache:  cache{sources: map[*origin]struct{}{}, series: make(map[uint64]*series), maxSeries: o.MaxSeries, epoch: 1},
 	}
 }
@@ -76,18 +81,20 @@ func (w *walk) begin(src *origin) {
 	}
 	w.pending, w.samples = w.pending[:0], w.samples[:0]
 	w.disorder, w.appended, w.refusedSeries = false, 0, 0
-	w.savedSums, w.savedDeltas, w.infos = w.savedSums[:0], w.savedDeltas[:0], w.infos[:0]
+	w.owes, w.kept = false, false
+	w.savedTotals, w.savedPasts, w.infos = w.savedTotals[:0], w.savedPasts[:0], w.infos[:0]
 	w.newest, w.newestAccepted = math.MinInt64, math.MinInt64
 	w.cache.tidy(w.now)
+	w.sums.tidy(w.now)
 }
 
 // undo takes back what a request that failed has left behind.
 func (w *walk) undo() {
-	for _, saved := range w.savedSums {
-		*saved.s.sum = saved.was
+	for _, saved := range w.savedTotals {
+		saved.s.total = saved.was
 	}
-	for _, saved := range w.savedDeltas {
-		*saved.st.seen = saved.was
+	for i := range w.savedPasts {
+		w.savedPasts[i].undo(&w.sums)
 	}
 	for _, s := range w.infos {
 		s.wrote = nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,23 +97,39 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
 	}
-	p.recv = ingest.NewReceiver(ingest.Options{
+	p.recv, err = ingest.Open(ingest.Options{
+		StateDir: c.sumsPath(), StateSync: durability == store.DurabilityFsync,
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		RetryAfter: retryAfter,
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
+	if err != nil {
+		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+	}
+	if why := p.recv.StateDamage(); why != "" {
+		now := clk.Now()
+		p.lost(api.Loss{From: now, To: now, Why: "running sums were damaged, a retry of what was sent before may have counted twice: " + why})
+	}
 	p.otlp = ingest.NewServer(p.recv.Channel(defaultChannel).Live())
 	if err := p.defineChannels(); err != nil {
-		return nil, withCode(exitFound, errors.Join(err, p.closeRelay(), p.db.Close()))
+		return nil, withCode(exitFound, errors.Join(err, p.close()))
 	}
 	if c.HostEnabled && len(meters) > 0 {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
-			return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+			return nil, withCode(exitCannot, errors.Join(err, p.close()))
 		}
 	}
 	return p, nil
 }
+
+// close gives back what build opened, once nothing is sent any more.
+func (p *parts) close() error {
+	return errors.Join(p.closeRelay(), p.recv.Close(), p.db.Close())
+}
+
+// sumsPath is where the receiver keeps its running sums.
+func (c *config) sumsPath() string { return filepath.Join(c.StatePath, "accumulate") }
 
 // queryFunc is the store's instant query in the rules' own types.
 func queryFunc(db *store.DB) rules.QueryFunc {

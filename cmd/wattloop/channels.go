@@ -186,6 +186,8 @@ func (p *parts) channels() []api.Channel {
 		if lag, ok := p.recv.Channel(name).Lag(); ok {
 			by[name].LagSeconds = lag.Seconds()
 		}
+		w := p.recv.Channel(name).Windows()
+		by[name].Windows = api.Windows{Lost: w.Lost, Late: w.Late, Repeated: w.Repeated, Baseline: w.Baseline, BeforeActivation: w.BeforeActivation}
 		out = append(out, *by[name])
 	}
 	return out

@@ -90,7 +90,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	warn(log, msgs)
 	p.tellInputs(set)
 	err = p.serve(ctx, link, doors, stderr)
-	return withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+	return withCode(exitCannot, errors.Join(err, p.close()))
 }
 
 // shut answers what is in flight, within the deadline; a connection that has

@@ -1,0 +1,210 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// streamKey names one stream of a sender for good: over activations, caches and
+// restarts.
+type streamKey [16]byte
+
+// streamState is what is known of one stream of increments.
+type streamState struct {
+	past
+	key  streamKey
+	id   uint64   // in the journal; 0: not in it yet
+	used int64    // Unix milliseconds
+	gone bool     // out of the accumulator, for want of room
+	req  uint64   // request that has saved it for undo
+	by   *Channel // that it counts for; nil for one of an earlier process
+}
+
+// past is the part of a streamState that a request changes: the intervals of a
+// delta stream, the last value of a cumulative one.
+type past struct {
+	*deltas
+	*lastValue
+}
+
+type savedPast struct {
+	st     *streamState
+	deltas deltas
+	last   lastValue
+}
+
+// interval is one delta point that was counted: (start, end] in Unix
+// nanoseconds, start 0 when the sender does not know it.
+type interval struct {
+	start, end uint64
+	v          float64
+}
+
+// deltas are the newest intervals of one stream.
+type deltas struct {
+	ring [8]interval
+	n    int // counted so far
+}
+
+// lastValue is the newest value of a cumulative stream, and since when it counts.
+type lastValue struct {
+	start, end uint64  // Unix nanoseconds
+	v          float64 // of a sum; of a histogram its count, below 2^53
+	// Of a histogram:
+	sum    float64
+	bounds uint64 // hash of its bounds
+	counts []uint64
+}
+
+// verdict is what to do with a delta point.
+type verdict uint8
+
+const (
+	addNew  verdict = iota // add it and write the sum at its time
+	addLate                // add it, though the sum at its time is written
+	retry                  // it is in the sum already
+	refuse
+)
+
+// judge compares a point with what its stream has counted.
+func (d *deltas) judge(start, end uint64, v float64) (verdict, reason) {
+	known := d.ring[:min(d.n, len(d.ring))]
+	newest, oldest := uint64(0), ^uint64(0)
+	overlaps := false
+	for _, k := range known {
+		if k.end == end {
+			if k.start == start && k.v == v {
+				return retry, fine
+			}
+			return refuse, duplicate
+		}
+		newest, oldest = max(newest, k.end), min(oldest, k.end)
+		overlaps = overlaps || start < k.end && k.start < end
+	}
+	switch {
+	case end > newest:
+		// Also where the start lies inside an earlier interval: some senders keep
+		// one start for ever.
+		return addNew, fine
+	case start == 0 || start > end || overlaps:
+		return refuse, outOfOrder
+	case end < oldest && d.n > len(d.ring):
+		return refuse, outOfOrder // it may have been counted and forgotten
+	}
+	return addLate, fine
+}
+
+// gap reports whether a newer interval begins later than the newest one ended:
+// what lies between is lost, unless it lies before since and was counted
+// elsewhere.
+func (d *deltas) gap(start, since uint64) bool {
+	newest := uint64(0)
+	for _, k := range d.ring[:min(d.n, len(d.ring))] {
+		newest = max(newest, k.end)
+	}
+	return newest != 0 && start > max(newest, since)
+}
+
+func (d *deltas) count(start, end uint64, v float64) {
+	d.ring[d.n%len(d.ring)] = interval{start, end, v}
+	d.n++
+}
+
+// known reports whether the stream has a last value at all.
+func (l *lastValue) known() bool { return l.end != 0 }
+
+// state returns what is known of the stream that the walk stands on, saved for
+// undo. It is nil when there is no room.
+func (w *walk) state(st *stream) *streamState {
+	s := st.state
+	if s == nil || s.gone {
+		c := &w.sums
+		if s == nil {
+			key := w.streamKey()
+			if s = c.streams[key]; s == nil {
+				s = &streamState{key: key, gone: true}
+			}
+		}
+		if s.gone && !c.take(s, w.src.channel, w.now) {
+			return nil
+		}
+		st.state = s
+	}
+	s.used = w.now
+	if w.me.v.temporality == temporalityDelta {
+		if s.deltas == nil {
+			s.deltas = &deltas{}
+		}
+	} else if s.lastValue == nil {
+		s.lastValue = &lastValue{}
+	}
+	if s.req != w.n {
+		s.req = w.n
+		saved := savedPast{st: s}
+		if s.deltas != nil {
+			saved.deltas = *s.deltas
+		}
+		if s.lastValue != nil {
+			saved.last = *s.lastValue
+			s.counts = slices.Clone(s.counts) // the saved ones stay as they are
+		}
+		w.savedPasts = append(w.savedPasts, saved)
+	}
+	return s
+}
+
+// maxCounts bounds the bucket counts that are kept, for each stream that may be.
+const maxCounts = 8
+
+// take keeps a stream, if there is room.
+func (a *accumulator) take(s *streamState, by *Channel, now int64) bool {
+	if !a.room(func() bool { return by.streams < by.o.Limits.Series && len(a.streams) < a.max }, now) {
+		return false
+	}
+	s.gone, s.by = false, by
+	by.streams++
+	a.streams[s.key] = s
+	if s.lastValue != nil {
+		a.nCounts += len(s.counts)
+	}
+	return true
+}
+
+// drop lets a stream go.
+func (a *accumulator) drop(s *streamState) {
+	s.gone = true
+	delete(a.streams, s.key)
+	if s.by != nil {
+		s.by.streams--
+	}
+	if s.lastValue != nil {
+		a.nCounts -= len(s.counts)
+	}
+}
+
+func (s *savedPast) undo(a *accumulator) {
+	if s.st.deltas != nil {
+		*s.st.deltas = s.deltas
+	}
+	if s.st.lastValue != nil {
+		a.nCounts += len(s.last.counts) - len(s.st.counts)
+		*s.st.lastValue = s.last
+	}
+}
+
+// streamKey is a hash of the sender and of the bytes that lead to the stream. On
+// a workload channel the sender is the actor, wherever on this node it is.
+func (w *walk) streamKey() streamKey {
+	who := "c" + w.src.channel.o.Name
+	if w.src.actor != "" {
+		who = "a" + w.src.actor
+	}
+	b := make([]byte, 0, 512)
+	for _, part := range []string{who, w.re.key, w.se.key, w.me.key, w.last.key} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	sum := sha256.Sum256(b)
+	return streamKey(sum[:len(streamKey{})])
+}
