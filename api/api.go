@@ -11,11 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/engine"
 )
 
 // Options are what the API reads from. Every field is required but Ingest.
 type Options struct {
+	// Door is how requests come in, over TCP and over the socket. The zero Door
+	// lets nobody in but to the health of the process.
+	Door   access.Door
 	Report func() *engine.Report
 	Facts  func() Facts
 	// Query and QueryRange answer with Prometheus's data object. An error is a
@@ -28,9 +32,10 @@ type Options struct {
 	Ready   func() error
 	Metrics http.Handler
 	Ingest  http.Handler // POST /api/v1/otlp/v1/metrics
-	// Channels begin and end over the socket alone.
-	Channels ChannelOps
-	Clock    func() time.Time
+	// RefuseIngest answers there who may not push, as OTLP does.
+	RefuseIngest access.Refuse
+	Channels     ChannelOps
+	Clock        func() time.Time
 }
 
 // Answer is a query's data object as JSON, and what the engine remarked on it.
@@ -54,39 +59,80 @@ func Handler(o Options) http.Handler {
 	a := &api{o}
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
-		mux.Handle(r.pattern, r.handler)
+		mux.Handle(r.pattern, a.Door.Need(r.role, r.handler, a.refuse))
 	}
-	return protect(checkChannelPath(mux))
+	return withHeaders(a.Door.HTTP(checkChannelPath(mux), a.refuse))
+}
+
+// Route is one route of the surface, as Go's mux writes it, and the role that it
+// needs.
+type Route struct {
+	Pattern string
+	Role    access.Role
+}
+
+// Routes are those that Handler serves with these options.
+func Routes(o Options) []Route {
+	var out []Route
+	for _, r := range (&api{o}).routes() {
+		out = append(out, Route{r.pattern, r.role})
+	}
+	return out
+}
+
+// withHeaders keeps a browser from taking an answer for a page.
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers whom the door does not let in.
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, no *access.Refusal) {
+	if strings.HasPrefix(r.URL.Path, ingestPath) && a.RefuseIngest != nil {
+		a.RefuseIngest(w, r, no)
+		return
+	}
+	code := http.StatusForbidden
+	if no.Unauthenticated {
+		code = http.StatusUnauthorized
+	}
+	http.Error(w, no.Error(), code)
 }
 
 type api struct{ Options }
 
 type route struct {
 	pattern string
+	role    access.Role
 	handler http.Handler
 }
+
+const ingestPath = "/api/v1/otlp/"
 
 // routes is the whole surface, on one screen.
 func (a *api) routes() []route {
 	rs := []route{
-		{"GET /{$}", http.HandlerFunc(a.root)},
-		{"GET /api/v1/query", http.HandlerFunc(a.query)},
-		{"POST /api/v1/query", http.HandlerFunc(a.query)},
-		{"GET /api/v1/query_range", http.HandlerFunc(a.queryRange)},
-		{"POST /api/v1/query_range", http.HandlerFunc(a.queryRange)},
-		{"GET /api/v1/status/wattloop", http.HandlerFunc(a.status)},
-		{"GET /api/v1/channels", http.HandlerFunc(a.listChannels)},
-		{"GET /api/v1/channels/{name}", http.HandlerFunc(a.getChannel)},
-		{"PUT /api/v1/channels/{name}", socketOnly(a.putChannel)},
-		{"DELETE /api/v1/channels/{name}", socketOnly(a.deleteChannel)},
-		{"POST /api/v1/channels/{name}/prove", socketOnly(a.proveChannel)},
-		{"GET /metrics", a.Metrics},
-		{"GET /-/healthy", http.HandlerFunc(a.healthy)},
-		{"GET /-/ready", http.HandlerFunc(a.ready)},
-		{"POST /-/reload", http.HandlerFunc(a.reload)},
+		{"GET /{$}", access.Read, http.HandlerFunc(a.root)},
+		{"GET /api/v1/query", access.Read, http.HandlerFunc(a.query)},
+		{"POST /api/v1/query", access.Read, http.HandlerFunc(a.query)},
+		{"GET /api/v1/query_range", access.Read, http.HandlerFunc(a.queryRange)},
+		{"POST /api/v1/query_range", access.Read, http.HandlerFunc(a.queryRange)},
+		{"GET /api/v1/status/wattloop", access.Read, http.HandlerFunc(a.status)},
+		{"GET /api/v1/channels", access.Read, http.HandlerFunc(a.listChannels)},
+		{"GET /api/v1/channels/{name}", access.Read, http.HandlerFunc(a.getChannel)},
+		{"PUT /api/v1/channels/{name}", access.Admin, http.HandlerFunc(a.putChannel)},
+		{"DELETE /api/v1/channels/{name}", access.Admin, http.HandlerFunc(a.deleteChannel)},
+		{"POST /api/v1/channels/{name}/prove", access.Admin, http.HandlerFunc(a.proveChannel)},
+		{"GET /metrics", access.Read, a.Metrics},
+		{"GET /-/healthy", access.Anyone, http.HandlerFunc(a.healthy)},
+		{"GET /-/ready", access.Anyone, http.HandlerFunc(a.ready)},
+		{"POST /-/reload", access.Admin, http.HandlerFunc(a.reload)},
 	}
 	if a.Ingest != nil {
-		rs = append(rs, route{"POST /api/v1/otlp/v1/metrics", a.Ingest})
+		rs = append(rs, route{"POST " + ingestPath + "v1/metrics", access.Push, a.Ingest})
 	}
 	return rs
 }

@@ -190,18 +190,6 @@ func failChannel(w http.ResponseWriter, code int, err error) {
 	writeJSON(w, code, promAnswer{Status: "error", ErrorType: word, Error: err.Error()})
 }
 
-// socketOnly refuses what does not come over the unix socket, whose file says who
-// may: this version has no other credential.
-func socketOnly(next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !onSocket(r) {
-			http.Error(w, "channels are changed over the socket api.socket alone", http.StatusForbidden)
-			return
-		}
-		next(w, r)
-	})
-}
-
 const channelsPath = "/api/v1/channels/"
 
 // channelName is what may stand in the path, as reliability asks of every name

@@ -18,7 +18,7 @@ import (
 // overSocket sends one request with a body over the socket.
 func overSocket(o Options, method, target, body string) *httptest.ResponseRecorder {
 	return ask(Handler(o), method, target, func(r *http.Request) {
-		onUnix(r)
+		asRoot(r)
 		r.Body = io.NopCloser(strings.NewReader(body))
 	})
 }
@@ -118,7 +118,7 @@ func TestChannelAnswers(t *testing.T) {
 	}
 	f("GET", "/api/v1/channels/w2", nil, 404, "not_found")
 	w := ask(Handler(options()), "PUT", "/api/v1/channels/w1", nil)
-	if w.Code != 403 || !strings.Contains(w.Body.String(), "over the socket api.socket alone") {
+	if w.Code != 401 || !strings.Contains(w.Body.String(), "the role admin is needed, and no token has it: ask over the API socket") {
 		t.Errorf("PUT over TCP: %d %s", w.Code, w.Body)
 	}
 }

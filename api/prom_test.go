@@ -94,7 +94,7 @@ func TestRangeParameters(t *testing.T) {
 			g = got{expr, start, end, step, timeout}
 			return Answer{Data: []byte(`{}`)}, nil
 		}
-		form := func(r *http.Request) { *r = *postForm(query) }
+		form := func(r *http.Request) { *r = *postForm(query).WithContext(r.Context()) }
 		for name, change := range map[string]func(*http.Request){"GET": nil, "POST": form} {
 			g = got{}
 			if w := ask(Handler(o), name, "/api/v1/query_range?"+query, change); w.Code != 200 || g != want {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/engine"
 )
 
@@ -39,14 +40,27 @@ func options() Options {
 			End:      func(string) (Channel, error) { return Channel{}, nil },
 			Prove:    func(string) (ChannelProof, error) { return ChannelProof{}, nil },
 		},
+		Door:  access.Door{Open: access.Read},
 		Clock: func() time.Time { return time.Unix(1760000000, 0) },
 	}
 }
 
-// ask sends one request and gives the whole answer.
+// to sets the own end of the connection that a request came over.
+func to(r *http.Request, local net.Addr) {
+	*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+}
+
+// asRoot comes over the socket, where root may do everything.
+func asRoot(r *http.Request) {
+	r.Host = "wattloop"
+	to(r, &access.PeerAddr{Addr: &net.UnixAddr{Name: "s", Net: "unix"}, Known: true})
+}
+
+// ask sends one request over the loopback and gives the whole answer.
 func ask(h http.Handler, method, target string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	r.Host = here
+	to(r, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9464})
 	if change != nil {
 		change(r)
 	}
@@ -63,17 +77,6 @@ func split(pattern string) (method, path string) {
 
 // named is a path with a name where the pattern has a place for one.
 func named(path string) string { return strings.Replace(path, "{name}", "w1", 1) }
-
-// onUnix makes a request one that came over the socket.
-func onUnix(r *http.Request) {
-	r.Host = "wattloop"
-	*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "s", Net: "unix"}))
-}
-
-// changesChannels are the methods that are answered over the socket alone.
-func changesChannels(method, path string) bool {
-	return strings.HasPrefix(path, channelsPath) && method != "GET"
-}
 
 // Every route answers, and docs/api.md has it.
 func TestEveryRoute(t *testing.T) {
@@ -99,7 +102,7 @@ func TestEveryRoute(t *testing.T) {
 		if strings.HasSuffix(path, "query_range") {
 			target += "?query=x&start=0&end=60&step=30"
 		}
-		change := func(r *http.Request) { onUnix(r); r.Body = io.NopCloser(strings.NewReader(body)) }
+		change := func(r *http.Request) { asRoot(r); r.Body = io.NopCloser(strings.NewReader(body)) }
 		if w := ask(h, method, target, change); w.Code != http.StatusOK || w.Body.Len() == 0 {
 			t.Errorf("%s %s: %d %q; want 200 and a body", method, path, w.Code, w.Body)
 		}
@@ -116,8 +119,8 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// P12, the part without credentials: the matrix of who may ask is made from the
-// routes, so that a new one is in it.
+// What a page may have sent is refused on every route, before any role is asked
+// for. The matrix of roles is cmd/wattloop's.
 func TestRefusals(t *testing.T) {
 	set := func(pairs ...string) func(*http.Request) {
 		return func(r *http.Request) {
@@ -142,7 +145,7 @@ func TestRefusals(t *testing.T) {
 		{"127/8", set("Host", "127.9.9.9:1"), false},
 		{"ipv6", set("Host", "[::1]:9464"), false},
 		{"ipv6 without a port", set("Host", "[::1]"), false},
-		{"unix socket", onUnix, false},
+		{"unix socket", asRoot, false},
 		{"own page", set("Origin", "http://"+here, "Sec-Fetch-Site", "same-origin"), false},
 		{"address bar", set("Sec-Fetch-Site", "none"), false},
 
@@ -160,7 +163,7 @@ func TestRefusals(t *testing.T) {
 		{"foreign origin, same site said", set("Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"), true},
 		{"cross-site", set("Sec-Fetch-Site", "cross-site"), true},
 		{"same-site", set("Sec-Fetch-Site", "same-site"), true},
-		{"cross-site over the socket", func(r *http.Request) { onUnix(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, true},
+		{"cross-site over the socket", func(r *http.Request) { asRoot(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, true},
 	}
 	reached := false
 	o := options()
@@ -177,7 +180,6 @@ func TestRefusals(t *testing.T) {
 		for _, c := range cases {
 			reached = false
 			w := ask(h, method, named(path), c.change)
-			c.refused = c.refused || changesChannels(method, path) && c.name != "unix socket"
 			if refused := w.Code == http.StatusForbidden; refused != c.refused || refused && reached {
 				t.Errorf("%s %s, %s: %d, reached %v; want refused %v", method, path, c.name, w.Code, reached, c.refused)
 			}
@@ -212,7 +214,7 @@ func TestReadyAndReload(t *testing.T) {
 		t.Helper()
 		forced := false
 		o.Reload = func(f bool) error { forced = f; return err }
-		w := ask(Handler(o), "POST", target, nil)
+		w := ask(Handler(o), "POST", target, asRoot)
 		if w.Code != code || w.Body.String() != body || forced != force {
 			t.Errorf("%s with %v: %d %q force %v; want %d %q force %v", target, err, w.Code, w.Body, forced, code, body, force)
 		}

@@ -32,17 +32,18 @@ type answer struct {
 // 502, 503 and 504, and in gRPC UNAVAILABLE and RESOURCE_EXHAUSTED with a
 // RetryInfo; everything else makes it drop the data.
 var (
-	answerUndecodable = answer{codes.InvalidArgument, http.StatusBadRequest, 0}
-	answerTooLarge    = answer{codes.ResourceExhausted, http.StatusRequestEntityTooLarge, 0}
-	answerOverLimit   = answer{codes.Unavailable, http.StatusTooManyRequests, time.Second} // of the channel's own
-	answerUnavailable = answer{codes.Unavailable, http.StatusServiceUnavailable, 5 * time.Second}
-	answerSlow        = answer{codes.DeadlineExceeded, http.StatusServiceUnavailable, time.Second}
-	answerCancelled   = answer{codes.Canceled, http.StatusServiceUnavailable, time.Second}
-	answerUnknownType = answer{codes.Unimplemented, http.StatusUnsupportedMediaType, 0}
-	answerMethod      = answer{codes.Unimplemented, http.StatusMethodNotAllowed, 0}
-	answerNoPath      = answer{codes.NotFound, http.StatusNotFound, 0}
-	answerForbidden   = answer{codes.PermissionDenied, http.StatusForbidden, 0}
-	answerInternal    = answer{codes.Internal, http.StatusInternalServerError, 0}
+	answerUndecodable     = answer{codes.InvalidArgument, http.StatusBadRequest, 0}
+	answerTooLarge        = answer{codes.ResourceExhausted, http.StatusRequestEntityTooLarge, 0}
+	answerOverLimit       = answer{codes.Unavailable, http.StatusTooManyRequests, time.Second} // of the channel's own
+	answerUnavailable     = answer{codes.Unavailable, http.StatusServiceUnavailable, 5 * time.Second}
+	answerSlow            = answer{codes.DeadlineExceeded, http.StatusServiceUnavailable, time.Second}
+	answerCancelled       = answer{codes.Canceled, http.StatusServiceUnavailable, time.Second}
+	answerUnknownType     = answer{codes.Unimplemented, http.StatusUnsupportedMediaType, 0}
+	answerMethod          = answer{codes.Unimplemented, http.StatusMethodNotAllowed, 0}
+	answerNoPath          = answer{codes.NotFound, http.StatusNotFound, 0}
+	answerForbidden       = answer{codes.PermissionDenied, http.StatusForbidden, 0}
+	answerUnauthenticated = answer{codes.Unauthenticated, http.StatusUnauthorized, 0}
+	answerInternal        = answer{codes.Internal, http.StatusInternalServerError, 0}
 )
 
 // What the limits of this side refuse with.

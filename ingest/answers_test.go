@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -288,11 +289,17 @@ func TestAnswerToSlowBody(t *testing.T) {
 	slow := io.MultiReader(bytes.NewReader([]byte{0x0a}), iotestErr{os.ErrDeadlineExceeded})
 	req := httptest.NewRequest("POST", "http://localhost/v1/metrics", slow)
 	req.Header.Set("Content-Type", "application/x-protobuf")
+	req = toLoopback(req)
 	w := httptest.NewRecorder()
 	r.server.Handler().ServeHTTP(w, req)
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("%d, Retry-After %q; want 503 and 1", w.Code, w.Header().Get("Retry-After"))
 	}
+}
+
+// toLoopback is a request as it comes in on the loopback.
+func toLoopback(req *http.Request) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 }
 
 type iotestErr struct{ err error }

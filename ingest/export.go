@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/storage"
+
+	"github.com/wattloop/wattloop/access"
 )
 
 // Options is what a Receiver is made of.
@@ -34,6 +36,8 @@ type Options struct {
 	// Pass, where it is set, takes every request as it is, and its answer is the
 	// sender's: nothing is read, stamped, stored or handed to Onward.
 	Pass PassFunc
+	// Guard knows who may push; see Server. Nil knows no credential.
+	Guard *access.Guard
 	// Watch tells the engine which rules' series grew.
 	Watch Watch
 	// OutOfOrder is how far behind the clock, and behind the newest sample of

@@ -14,6 +14,11 @@ import (
 	"github.com/wattloop/wattloop/ingest"
 )
 
+// onSocket is a connection as a unix socket has it.
+type onSocket struct{ net.Conn }
+
+func (onSocket) LocalAddr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
 // pipes is a listener in memory, so that time can be synctest's.
 type pipes struct {
 	conns  chan net.Conn
@@ -38,7 +43,8 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // dial returns the client's end of a new connection.
 func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
+	client, pipe := net.Pipe()
+	server := onSocket{pipe}
 	p.conns <- server
 	return client
 }

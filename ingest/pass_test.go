@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -33,15 +32,16 @@ func passRig(t *testing.T, answer ingest.PassFunc) (*httptest.Server, *grpc.Clie
 	t.Helper()
 	r := ingest.NewReceiver(ingest.Options{Pass: answer})
 	s := ingest.NewServer(r.Channel("relay").Live())
-	l := bufconn.Listen(1 << 20)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := s.GRPC()
 	go g.Serve(l)
 	t.Cleanup(g.Stop)
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
-	cc, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,9 +71,9 @@ func (s *Server) HTTP() *http.Server {
 // Handler serves POST /v1/metrics and POST /api/v1/otlp/v1/metrics, OTLP/HTTP in
 // protobuf and JSON, and traces and logs under the same paths, which go to the
 // upstream: without one they are answered with a partial success that rejects
-// everything and says why. Other paths are answered with 404, what a web page may
-// have sent with 403. Every answer is in the request's encoding, and an error is a
-// google.rpc.Status.
+// everything and says why. Other paths are answered with 404, who may not push
+// with 401 or 403, and what a web page may have sent with 403. Every answer is in
+// the request's encoding, and an error is a google.rpc.Status.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, g := range signals {
@@ -187,6 +187,8 @@ func wordOf(c codes.Code) string {
 		return "not_found"
 	case codes.PermissionDenied:
 		return "permission_denied"
+	case codes.Unauthenticated:
+		return "unauthenticated"
 	}
 	return "internal"
 }

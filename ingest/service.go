@@ -19,17 +19,18 @@ const maxMessage = 4 << 20
 
 // GRPC returns a server for OTLP/gRPC: the three Export methods and nothing
 // else, no reflection. The caller gives it a listener, see LimitListener, and
-// ends it with GracefulStop or Stop.
-func (s *Server) GRPC() *grpc.Server {
-	g := grpc.NewServer(
+// ends it with GracefulStop or Stop. more are further options of the library,
+// such as the certificate that it speaks TLS with.
+func (s *Server) GRPC(more ...grpc.ServerOption) *grpc.Server {
+	g := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}),
 		//lint:ignore SA1019 the registry that replaces it belongs to the whole process
 		grpc.RPCDecompressor(keepGzip{}),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(16),
 		grpc.InTapHandle(s.tap),
-		grpc.MaxHeaderListSize(16<<10),
-		grpc.ConnectionTimeout(5*time.Second),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime:             10 * time.Second,
 			PermitWithoutStream: true,
@@ -41,7 +42,7 @@ func (s *Server) GRPC() *grpc.Server {
 			MaxConnectionAgeGrace: 15 * time.Second,
 		}),
 		grpc.WaitForHandlers(true),
-	)
+	}, more...)...)
 	for _, sig := range signals {
 		g.RegisterService(&grpc.ServiceDesc{
 			ServiceName: sig.service,
@@ -58,10 +59,6 @@ func (s *Server) GRPC() *grpc.Server {
 }
 
 func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal) (any, error) {
-	if !loopbackCall(ctx) {
-		s.countRefused("grpc", answerForbidden, "")
-		return nil, answerForbidden.grpcStatus(wrongHost).Err()
-	}
 	call, ok := ctx.Value(callKey{}).(*call)
 	if !ok || !call.begin() {
 		return nil, s.failGRPC(context.Canceled)

@@ -20,9 +20,13 @@ const (
 )
 
 // tap is asked once the headers of a call are here, before any of its message is.
-// It must not block: it runs in the one reader of the connection. What it takes
-// is given back when the call ends, however it does.
-func (s *Server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// It must not block: it runs in the one reader of the connection, whose own
+// calls alone wait while a password is checked. What it takes is given back when
+// the call ends, however it does.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if err := s.letIn(ctx, info); err != nil {
+		return ctx, err
+	}
 	c := s.a.c
 	if err := c.enter(0); err != nil {
 		return ctx, s.failGRPC(err)

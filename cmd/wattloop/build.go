@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"google.golang.org/grpc"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/engine"
@@ -59,6 +59,7 @@ type parts struct {
 	gov   *actuate.Governor
 	host  *host.Source
 	relay *relay.Relay // nil without an upstream
+	entry
 
 	doors *listen.Manager // of the channels that are neither default nor host
 	own   []string        // addresses of the default channel
@@ -74,12 +75,12 @@ type parts struct {
 
 // build wires the engine's process by name. Whatever it opened it closes again
 // on an error.
-func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.Link, meters []actuate.Meter) (*parts, error) {
+func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.Link, meters []actuate.Meter, in entry) (*parts, error) {
 	durability, err := store.ParseDurability(c.Durability)
 	if err != nil {
 		return nil, withCode(exitFound, fmt.Errorf("storage.durability: %w", err))
 	}
-	p := &parts{c: c, clk: clk, log: log, reg: prometheus.NewRegistry()}
+	p := &parts{c: c, clk: clk, log: log, entry: in, reg: prometheus.NewRegistry()}
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.db, err = store.Open(store.Options{
 		Path: c.StoragePath, RetentionTime: c.RetentionTime, RetentionBytes: int64(c.RetentionSize),
@@ -102,6 +103,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		RetryAfter: retryAfter,
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
+		Guard:      in.guard,
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
 	if err != nil {
@@ -157,9 +159,10 @@ func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http
 		QueryRange: func(ctx context.Context, expr string, start, end int64, step, timeout time.Duration) (api.Answer, error) {
 			return answer(p.db.QueryRangeJSON(ctx, expr, start, end, step, timeout))
 		},
-		Metrics:  promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
-		Ingest:   p.otlp.Handler(),
+		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
+		Ingest:  p.otlp.Handler(), RefuseIngest: p.otlp.Refuse,
 		Channels: p.channelOps(),
+		Door:     access.Door{Guard: p.guard, Open: access.Read},
 	})
 }
 
@@ -180,6 +183,3 @@ func newLogger(level string, w *os.File) *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
 }
-
-// grpcServer is the OTLP/gRPC door.
-func (p *parts) grpcServer() *grpc.Server { return p.otlp.GRPC() }

@@ -17,12 +17,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/wattloop/wattloop/access"
 )
 
 // client asks the running engine, over its socket or at a URL.
 type client struct {
-	url    string // --url or WATTLOOP_URL
-	socket string
+	url       string // --url or WATTLOOP_URL
+	socket    string
+	tokenFile string // --token.file or WATTLOOP_TOKEN_FILE
 }
 
 func (cl *client) addFlags(cmd *cobra.Command) {
@@ -32,6 +35,7 @@ func (cl *client) addFlags(cmd *cobra.Command) {
 	}
 	cmd.Flags().StringVar(&cl.url, "url", os.Getenv("WATTLOOP_URL"), "address of the running engine, http://HOST:PORT (WATTLOOP_URL)")
 	cmd.Flags().StringVar(&cl.socket, "api.socket", socket, "socket of the running engine, used without --url (WATTLOOP_API_SOCKET)")
+	cmd.Flags().StringVar(&cl.tokenFile, "token.file", os.Getenv("WATTLOOP_TOKEN_FILE"), "file with the token for --url (WATTLOOP_TOKEN_FILE, or the token itself in WATTLOOP_TOKEN)")
 }
 
 // defaultSocket is where this user's own serve would listen, or else the
@@ -50,8 +54,9 @@ func defaultSocket() string {
 
 // httpClient and base say where requests go.
 func (cl *client) httpClient() (*http.Client, string) {
-	if cl.url != "" {
-		return &http.Client{Timeout: time.Minute}, strings.TrimSuffix(cl.url, "/")
+	if cl.url != "" { // a redirect would carry the token elsewhere
+		stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		return &http.Client{Timeout: time.Minute, CheckRedirect: stay}, strings.TrimSuffix(cl.url, "/")
 	}
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -98,6 +103,9 @@ func (cl *client) send(ctx context.Context, method, path, contentType string, bo
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
+	if err := cl.authorize(req); err != nil {
+		return nil, 0, withCode(exitUsage, err)
+	}
 	resp, err := hc.Do(req)
 	if err != nil {
 		return nil, 0, withCode(exitCannot, cl.unreachable(err))
@@ -108,7 +116,41 @@ func (cl *client) send(ctx context.Context, method, path, contentType string, bo
 	if err != nil {
 		return nil, 0, withCode(exitCannot, fmt.Errorf("%s: read the answer: %w", cl.where(), err))
 	}
-	return b, resp.StatusCode, nil
+	return b, resp.StatusCode, cl.refused(resp.StatusCode, b)
+}
+
+// authorize sends the token where there is one, and never where others could
+// read it on the way.
+func (cl *client) authorize(req *http.Request) error {
+	token := strings.TrimSpace(os.Getenv("WATTLOOP_TOKEN"))
+	switch {
+	case cl.url == "":
+		return nil // a socket says who we are
+	case cl.tokenFile != "":
+		var err error
+		if token, err = readToken(cl.tokenFile); err != nil {
+			return fmt.Errorf("--token.file: %w", err)
+		}
+	case token == "":
+		return nil
+	}
+	if req.URL.Scheme != "https" && !access.LoopbackName(req.URL.Host) {
+		return fmt.Errorf("--url %s: a token goes over https, or to this machine alone", cl.url)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	return nil
+}
+
+// refused is an answer to whoever may not ask; it says which role is missing.
+func (cl *client) refused(code int, body []byte) error {
+	if code != http.StatusUnauthorized && code != http.StatusForbidden {
+		return nil
+	}
+	hint := "; --token.file names the file of one"
+	if cl.url == "" || cl.tokenFile != "" || os.Getenv("WATTLOOP_TOKEN") != "" {
+		hint = ""
+	}
+	return withCode(exitCannot, fmt.Errorf("%s: %d: %s%s", cl.where(), code, strings.TrimSpace(string(body)), hint))
 }
 
 // getJSON reads one of our own documents.

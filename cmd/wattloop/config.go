@@ -31,6 +31,9 @@ type config struct {
 	RunPath       string
 	Sysfs         string
 	WebListen     string
+	WebConfig     string
+	WebHosts      []string
+	Access        accessList
 	GRPCListen    string
 	HTTPListen    string
 	APISocket     string

@@ -104,8 +104,11 @@ func configTemplate(warden bool) string {
 				v = `""`
 			}
 			fmt.Fprintf(&b, "\n# %s (%s)\n# %s: %s\n", s.help, changes[s.change], s.key, v)
-			if s.key == "channels" {
+			switch s.key {
+			case "channels":
 				b.WriteString(channelsExample)
+			case "access":
+				b.WriteString(accessExample)
 			}
 		}
 	}
@@ -120,6 +123,17 @@ const channelsExample = `#   - name: worker-1                # an actor's own wa
 #     class: node
 #     listen: unix:/run/wattloop/exporters/otlp.sock
 #     nodes: [worker-01]
+`
+
+// accessExample is how a token comes to be.
+const accessExample = `#   To make a token, as the user that the engine runs as (engine.user):
+#     umask 077; openssl rand -hex 32 > /etc/wattloop/push.token
+#   and to have it asked for, a role with a token being open to nobody else:
+#     access:
+#       - {role: push, token_file: /etc/wattloop/push.token}
+#       - {roles: [read, admin], token: "${env:WATTLOOP_ADMIN_TOKEN}"}
+#       - {role: read, user: grafana}              of web.config_file
+#       - {role: admin, peer: {group: operators}}  over api.socket
 `
 
 // templateValue is a default as a file has it: the same on every machine.
@@ -137,8 +151,10 @@ func templateValue(s setting) string {
 		return "/sys"
 	case "engine.user":
 		return "wattloop"
-	case "rules":
+	case "rules", "web.hosts":
 		return "[" + v + "]"
+	case "web.config_file":
+		return `""`
 	default:
 		return v
 	}

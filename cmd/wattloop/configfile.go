@@ -95,7 +95,7 @@ func (f *fileReader) say(line, col, width int, suggestion, text string) {
 		Severity: rules.SeverityError, Text: text, Suggestion: suggestion,
 	}
 	if line > 0 && line <= len(f.lines) {
-		m.SourceLine = strings.TrimRight(f.lines[line-1], "\r")
+		m.SourceLine = withoutToken(strings.TrimRight(f.lines[line-1], "\r"))
 		m.EndCol = max(col+1, min(m.EndCol, utf8.RuneCountInString(m.SourceLine)+1))
 	}
 	f.messages = append(f.messages, m)
@@ -195,6 +195,9 @@ func (f *fileReader) values(s setting, v *yaml.Node) ([]string, error) {
 		one, err := f.scalar(v)
 		return []string{one}, err
 	case yaml.SequenceNode:
+		if s.value.Type() == "yaml" {
+			return f.tree(v)
+		}
 		if _, ok := s.value.(*listValue); !ok {
 			return nil, errors.New("want one value, not a list")
 		}
@@ -214,12 +217,44 @@ func (f *fileReader) values(s setting, v *yaml.Node) ([]string, error) {
 		if s.value.Type() != "yaml" {
 			return nil, errors.New("takes a value, no keys of its own")
 		}
-		b, err := yaml.Marshal(v)
-		return []string{string(b)}, err
+		return f.tree(v)
 	default:
 		return nil, errors.New("aliases are not read here; write the value itself")
 	}
 }
+
+// tree is a value with keys or items of its own, references to variables
+// resolved, as text.
+func (f *fileReader) tree(v *yaml.Node) ([]string, error) {
+	if err := f.resolve(v); err != nil {
+		return nil, err
+	}
+	b, err := yaml.Marshal(v)
+	return []string{string(b)}, err
+}
+
+func (f *fileReader) resolve(v *yaml.Node) error {
+	if v.Kind == yaml.AliasNode {
+		return errors.New("aliases are not read here; write the value itself")
+	}
+	if v.Kind == yaml.ScalarNode && envRef.MatchString(v.Value) {
+		text, err := f.scalar(v)
+		v.SetString(text)
+		return err
+	}
+	for _, c := range v.Content {
+		if err := f.resolve(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tokenInLine finds what follows the key token in a line of YAML.
+var tokenInLine = regexp.MustCompile(`(["']?\btoken["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}\]]+)`)
+
+// withoutToken is a line of a file as it may be shown to anybody.
+func withoutToken(line string) string { return tokenInLine.ReplaceAllString(line, "${1}"+masked) }
 
 func (f *fileReader) scalar(v *yaml.Node) (string, error) {
 	if v.ShortTag() == "!!null" {

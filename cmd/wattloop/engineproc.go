@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -76,12 +77,16 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 		return withCode(exitCannot, fmt.Errorf("engine: %w; it is started by wattloop serve", err))
 	}
 	defer link.Close()
+	entry, err := c.entry(log)
+	if err != nil {
+		return withCode(exitFound, err)
+	}
 	doors, err := c.listen()
 	if err != nil {
 		return err
 	}
 	defer doors.close()
-	p, err := build(c, clk, log, set, link, link.Meters())
+	p, err := build(c, clk, log, set, link, link.Meters(), entry)
 	if err != nil {
 		return err
 	}
@@ -107,27 +112,24 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	defer cancel()
 	started := p.clk.Now()
 	p.own = doors.otlp()
-	handler := p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload)
-	web := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
-	otlp := p.otlp.HTTP()
-	rpc := p.grpcServer()
+	s := p.servers(p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload))
+	web, otlp, rpc := s.web, s.otlp, s.grpc
 
 	g, ctx := errgroup.WithContext(ctx)
-	serveHTTP := func(s *http.Server, ls ...netListener) {
-		for _, l := range ls {
-			if l == nil {
-				continue
-			}
-			g.Go(func() error {
-				if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-					return err
-				}
-				return nil
-			})
+	serveHTTP := func(serve func(net.Listener) error, l net.Listener) {
+		if l == nil {
+			return
 		}
+		g.Go(func() error {
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
 	}
-	serveHTTP(web, limit(doors.web), limit(doors.socket))
-	serveHTTP(otlp, limit(doors.http))
+	serveHTTP(s.serveWeb, limit(doors.web))
+	serveHTTP(s.serveSocket, limit(doors.socket))
+	serveHTTP(s.serveOTLP, limit(doors.http))
 	if doors.grpc != nil {
 		g.Go(func() error { return rpc.Serve(ingest.LimitListener(doors.grpc)) })
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/ingest"
 )
 
@@ -37,7 +38,7 @@ func (c *config) listen() (*listeners, error) {
 		*d.to = got
 	}
 	if c.APISocket != "" {
-		got, err := listenSocket(c.APISocket)
+		got, err := listenSocket(c.APISocket, c.Access.hasPeer())
 		if err != nil {
 			l.close()
 			return nil, withCode(exitCannot, fmt.Errorf("api.socket: %w", err))
@@ -61,9 +62,10 @@ func bare(err error) error {
 	return err
 }
 
-// listenSocket makes the command line's socket, 0600. A stale one, which nobody
-// answers on, is removed; a live one is not ours to take.
-func listenSocket(path string) (net.Listener, error) {
+// listenSocket makes the command line's socket, 0600, or with peers 0666: then
+// the kernel says of each connection whose it is, and the guard decides. A stale
+// one, which nobody answers on, is removed; a live one is not ours to take.
+func listenSocket(path string, peers bool) (net.Listener, error) {
 	const longest = 107 // bytes in a unix socket's address (unix(7))
 	if len(path) > longest {
 		return nil, fmt.Errorf("%s: %d bytes, a socket's path has at most %d; name a shorter one with --api.socket", path, len(path), longest)
@@ -80,13 +82,20 @@ func listenSocket(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	old := syscall.Umask(0o177)
+	old := syscall.Umask(int(0o777 &^ socketMode(peers)))
 	defer syscall.Umask(old)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, bare(err))
 	}
-	return l, nil
+	return access.Listen(l), nil
+}
+
+func socketMode(peers bool) os.FileMode {
+	if peers {
+		return 0o666
+	}
+	return 0o600
 }
 
 // announce prints each chosen address on a line of its own.
@@ -119,9 +128,6 @@ func (l *listeners) close() {
 		}
 	}
 }
-
-// netListener is net.Listener, nil-able through limit.
-type netListener = net.Listener
 
 // limit bounds the connections of a listener, if there is one.
 func limit(l net.Listener) net.Listener {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -36,12 +37,18 @@ func (p *parts) reload(force bool) error {
 	c, err := p.reread()
 	var set *rules.Set
 	var msgs []rules.Message
+	var who access.Config
+	if err == nil {
+		who, err = p.accessAgain(c)
+	}
 	if err == nil {
 		set, msgs, err = c.loadRules()
 	}
 	if err == nil {
 		warn(p.log, msgs)
-		err = p.eng.Reload(set, force)
+		if err = p.eng.Reload(set, force); err == nil {
+			err = p.letIn(c, who)
+		}
 	} else {
 		p.eng.ReloadRefused()
 	}

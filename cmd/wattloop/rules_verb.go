@@ -87,8 +87,11 @@ func rulesExplainCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
 		Short: "Print the exact queries that run for a rule, and where each of its words comes from",
+		Long: `Print the exact queries that run for a rule, and where each of its words comes from. -o words
+prints the expressions as the files have them instead, readings and parameters put in: before
+rate( is read, and without the matcher on channel that keeps workloads out.`,
 		Example: `  wattloop rules explain node_power
-  wattloop rules explain node_power --rate prometheus -o promql`,
+  wattloop rules explain node_power -o promql`,
 		Args:              wantArgs(1, 1, "the NAME of one rule"),
 		ValidArgsFunction: completeRules(c),
 	}

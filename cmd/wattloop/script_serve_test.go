@@ -203,9 +203,15 @@ func scriptFeed(ts *testscript.TestScript, _ bool, args []string) {
 
 // http METHOD PATH STATUS asks the web address; the body is standard output.
 func scriptHTTP(ts *testscript.TestScript, _ bool, args []string) {
-	req, err := http.NewRequest(args[0], "http://"+ts.Getenv("WEB")+args[1], nil)
+	cl := client{url: "http://" + ts.Getenv("WEB")}
+	if len(args) > 3 && args[3] == "socket" {
+		cl = client{socket: ts.Getenv("SOCK")}
+	}
+	hc, base := cl.httpClient()
+	defer hc.CloseIdleConnections()
+	req, err := http.NewRequest(args[0], base+args[1], nil)
 	ts.Check(err)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := hc.Do(req)
 	ts.Check(err)
 	defer resp.Body.Close()
 	_, err = io.Copy(ts.Stdout(), resp.Body)

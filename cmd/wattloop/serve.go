@@ -44,6 +44,9 @@ listening on web=HOST:PORT, otlp-grpc=HOST:PORT, otlp-http=HOST:PORT.`,
 			if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
 				return withCode(exitFound, err)
 			}
+			if _, err := c.checkDoors(); err != nil {
+				return withCode(exitFound, err)
+			}
 			return runWarden(cmd.Context(), c, c.engineArgs(cmd.Flags()))
 		},
 	}
@@ -61,6 +64,9 @@ func (c *config) engineArgs(fl *pflag.FlagSet) []string {
 	}
 	for _, s := range c.settings() {
 		f := fl.Lookup(s.flagName())
+		if f == nil { // it has none
+			continue
+		}
 		pinned := s.key == "storage.path" || s.key == "state.path" || s.key == "run.path" || s.key == "api.socket"
 		if s.change == changeWarden || !pinned && !f.Changed {
 			continue

@@ -17,12 +17,15 @@ const (
 // setting is one key: where it may come from and what it means.
 type setting struct {
 	key    string
-	flag   string // "" = the key
+	flag   string // "" = the key, noFlag = none
 	env    []string
 	value  pflag.Value
 	change string
 	help   string
 }
+
+// noFlag is for what nobody may read in a list of processes.
+const noFlag = "-"
 
 func (s setting) flagName() string {
 	if s.flag != "" {
@@ -53,10 +56,13 @@ func (c *config) settings() []setting {
 		{"state.path", "", nil, str(&c.StatePath), "R", "journals; state.path/warden is root's"},
 		{"run.path", "", nil, str(&c.RunPath), "R", "the warden's intent record and lock, the sockets"},
 		{"sysfs", "", nil, str(&c.Sysfs), "R", "root of the sysfs tree"},
-		{"web.listen", "web.listen-address", nil, address(&c.WebListen), "R", "HTTP API, loopback only; port 0 picks one; empty turns it off"},
-		{"otlp.grpc.listen", "otlp.grpc.listen-address", nil, address(&c.GRPCListen), "R", "OTLP/gRPC, loopback only; port 0 picks one; empty turns it off"},
-		{"otlp.http.listen", "otlp.http.listen-address", nil, address(&c.HTTPListen), "R", "OTLP/HTTP, loopback only; port 0 picks one; empty turns it off"},
-		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600; run.path/wattloop.sock unless set"},
+		{"web.listen", "web.listen-address", nil, address(&c.WebListen), "R", "HTTP API; port 0 picks one; empty turns it off; beyond the loopback only with TLS and a credential for read"},
+		{"web.config_file", "", nil, str(&c.WebConfig), "R", "TLS and basic authentication as exporter-toolkit has them, of web.listen and both of otlp; read again as it changes"},
+		{"web.hosts", "", nil, names(&c.WebHosts), "L", "names that a request without a token may give as its Host, beside localhost and the address that it came to"},
+		{"otlp.grpc.listen", "otlp.grpc.listen-address", nil, address(&c.GRPCListen), "R", "OTLP/gRPC; port 0 picks one; empty turns it off; beyond the loopback only with TLS and a credential for push"},
+		{"otlp.http.listen", "otlp.http.listen-address", nil, address(&c.HTTPListen), "R", "OTLP/HTTP; port 0 picks one; empty turns it off; beyond the loopback only with TLS and a credential for push"},
+		{"access", noFlag, nil, &c.Access, "L", "who may do what: a list of {role or roles, and one of token_file, token, user, peer: {uid, gid, user, group}}; docs/access.md"},
+		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600, or 0666 where access names a peer; run.path/wattloop.sock unless set"},
 		{"channels", "", nil, &c.Channels, "R", "further ways in, each with its own address, class and limits: a list of {name, listen, class, identity, nodes, gauge, limits, mode, group} (channels.md)"},
 		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
@@ -79,7 +85,7 @@ func (c *config) settings() []setting {
 // have; they are refused by name, not as typing errors.
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets", "naming", "promote", "storage.remote", "storage.remote_write",
-		"scrape", "pull", "control", "twin", "reference", "recording", "web.config_file", "access", "mcp",
+		"scrape", "pull", "control", "twin", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }
@@ -98,6 +104,9 @@ func (c *config) addFlags(fl *pflag.FlagSet, keys ...string) {
 		fl.StringVar(&c.WardenFile, "warden.file", c.WardenFile, "the warden's own configuration, owned by root; may be absent at its default place")
 	}
 	for _, s := range set {
+		if s.flag == noFlag {
+			continue
+		}
 		f := fl.VarPF(s.value, s.flagName(), "", s.help)
 		if s.value.Type() == "bool" {
 			f.NoOptDefVal = "true"

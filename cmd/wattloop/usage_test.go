@@ -114,7 +114,7 @@ func TestGoldenConfigPage(t *testing.T) {
 			if (s.change == changeWarden) != warden {
 				continue
 			}
-			cells := []string{"`" + s.key + "`", code(templateValue(s)), changes[s.change], "`--" + s.flagName() + "`", code(strings.Join(s.variables(), "`, `")), s.help}
+			cells := []string{"`" + s.key + "`", code(templateValue(s)), changes[s.change], flagCell(s), code(strings.Join(s.variables(), "`, `")), s.help}
 			b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 		}
 	}
@@ -167,3 +167,10 @@ const configPageWarden = `
 the warden alone. A key of one file is an error in the other.
 
 `
+
+func flagCell(s setting) string {
+	if s.flag == noFlag {
+		return "none"
+	}
+	return "`--" + s.flagName() + "`"
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/wattloop/wattloop/access"
+	"github.com/wattloop/wattloop/access/webfile"
+)
+
+// entry is who comes in, and how it is made sure.
+type entry struct {
+	guard *access.Guard
+	web   *webfile.File // nil: no TLS and no users
+}
+
+// entry reads the credentials and the web file.
+func (c *config) entry(log *slog.Logger) (entry, error) {
+	web, err := c.checkDoors()
+	if err != nil {
+		return entry{}, err
+	}
+	guard, err := c.newGuard(web)
+	if err != nil {
+		return entry{}, err
+	}
+	if web != nil {
+		web.Failed = func(err error) { log.Error("web.config_file", "err", err) }
+	}
+	c.warnReadable(log)
+	return entry{guard, web}, nil
+}
+
+func (c *config) newGuard(web *webfile.File) (*access.Guard, error) {
+	who, err := c.accessConfig(web)
+	if err != nil {
+		return nil, err
+	}
+	guard, err := access.NewGuard(who)
+	return guard, c.inAccess(err)
+}
+
+// accessAgain is who may do what after a reload. The addresses and the web file
+// stay as they were; what needs a restart is told elsewhere.
+func (p *parts) accessAgain(c *config) (access.Config, error) {
+	now := *p.c
+	now.Access, now.WebHosts, now.origin = c.Access, c.WebHosts, c.origin
+	if _, err := now.checkDoors(); err != nil {
+		return access.Config{}, err
+	}
+	who, err := now.accessConfig(p.web)
+	if err != nil {
+		return who, err
+	}
+	_, err = access.NewGuard(who)
+	return who, now.inAccess(err)
+}
+
+// letIn has the guard and the socket go by a configuration that was found good.
+func (p *parts) letIn(c *config, who access.Config) error {
+	err := p.guard.Replace(who)
+	if p.c.APISocket != "" {
+		err = errors.Join(err, os.Chmod(p.c.APISocket, socketMode(c.Access.hasPeer())))
+	}
+	return err
+}
+
+// warnReadable tells of a configuration file with tokens that others may read.
+func (c *config) warnReadable(log *slog.Logger) {
+	for _, e := range c.Access {
+		if e.token == "" {
+			continue
+		}
+		if fi, err := os.Stat(c.File); err == nil && fi.Mode().Perm()&0o007 != 0 {
+			log.Warn("everybody on this machine may read the tokens in the configuration file: use token_file, or chmod it", "file", c.File)
+		}
+		return
+	}
+}
+
+// servers are the ones that answer at the doors.
+type servers struct {
+	web, otlp *http.Server
+	grpc      *grpc.Server
+	secure    bool // over TCP they speak TLS
+}
+
+// servers makes them, under the web file's TLS if it has any.
+func (p *parts) servers(api http.Handler) *servers {
+	const h1, h2 = "http/1.1", "h2"
+	s := &servers{
+		web:  &http.Server{Handler: api, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10},
+		otlp: p.otlp.HTTP(),
+	}
+	var options []grpc.ServerOption
+	if p.web.TLS() != nil {
+		s.secure = true
+		protocols := []string{h2, h1}
+		if !p.web.HTTP2() {
+			protocols = protocols[1:]
+		}
+		quiet := slog.NewLogLogger(p.log.Handler(), slog.LevelDebug) // whoever knocks and goes
+		for _, h := range []*http.Server{s.web, s.otlp} {
+			h.Protocols = new(http.Protocols)
+			h.Protocols.SetHTTP1(true)
+			h.Protocols.SetHTTP2(p.web.HTTP2())
+			h.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 16}
+			h.TLSConfig, h.ErrorLog = p.web.TLS(protocols...), quiet
+			h.Handler = withWebHeader(p.web, h.Handler)
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(p.web.TLS(h2))))
+	}
+	s.grpc = p.otlp.GRPC(options...)
+	return s
+}
+
+// withWebHeader puts the headers of the web file on each answer; those that an
+// answer needs win.
+func withWebHeader(web *webfile.File, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for k, v := range web.Header() {
+			w.Header().Set(k, v)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *servers) serveWeb(l net.Listener) error    { return s.over(s.web, l) }
+func (s *servers) serveOTLP(l net.Listener) error   { return s.over(s.otlp, l) }
+func (s *servers) serveSocket(l net.Listener) error { return s.web.Serve(l) }
+
+func (s *servers) over(h *http.Server, l net.Listener) error {
+	if s.secure {
+		return h.ServeTLS(l, "", "")
+	}
+	return h.Serve(l)
+}
