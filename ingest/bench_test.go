@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -188,5 +189,47 @@ func TestAllocations(t *testing.T) {
 	export()
 	if got := testing.AllocsPerRun(50, export); got > 20 {
 		t.Errorf("%v allocations for a request of 1000 points; want a few", got)
+	}
+}
+
+// BenchmarkSeriesMemory is what 100,000 series cost: in the head of the store, with
+// what the receiver remembers of them. bytesPerSeries of cmd/wattloop is above it.
+func BenchmarkSeriesMemory(b *testing.B) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		db, err := store.Open(store.Options{Path: b.TempDir(), Durability: "os"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := NewReceiver(Options{Appendable: db, NoTimeGate: true})
+		before := heap()
+		const n = 100_000
+		for i := range n / 1000 {
+			p := newPayload(append([]string{"pid", fmt.Sprint(i)}, node...)...)
+			dps := p.metric("hw.power", "W").SetEmptyGauge().DataPoints()
+			for j := range 1000 {
+				dp := dps.AppendEmpty()
+				dp.SetTimestamp(pcommon.Timestamp(base * 1e6))
+				dp.SetDoubleValue(float64(j))
+				put(dp.Attributes(), []string{"hw.type", "gpu", "hw.id", fmt.Sprintf("gpu-%d-%d", i, j), "region", "eu-1", "kind", "x"})
+			}
+			if res, err := r.Export(context.Background(), wireOf(b, p.md)); err != nil || res.Accepted != 1000 {
+				b.Fatal(res, err)
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/n, "B/series")
+		if got := db.Stats().Series; got < n {
+			b.Fatalf("%d series", got)
+		}
+		runtime.KeepAlive(r)
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -4,7 +4,7 @@ import "time"
 
 // bucket is a token bucket over a clock that the caller reads. It may be in debt:
 // what a request costs is known only once it was read, and what comes next waits
-// until it is paid for. A rate of 0 is unbounded.
+// until it is paid for. A rate of 0 or below is unbounded.
 type bucket struct {
 	rate  float64 // tokens a second
 	size  float64 // it fills up to

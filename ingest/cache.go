@@ -17,7 +17,9 @@ type cache struct {
 	series  map[uint64]*series   // by hash of the labels, chained by same
 	// epoch is what a series must agree with for its ref to be used.
 	epoch              uint64
-	nodes, keyBytes    int // entries on all levels, and the bytes of their keys
+	nodes, keyBytes    int     // entries on all levels, and the bytes of their keys
+	src                *origin // whose entries come and go now
+	strained           bool    // no entry is remembered in the rest of this request
 	nSeries, maxSeries int
 	left               leavers
 	swept              int64 // Unix milliseconds
@@ -33,13 +35,21 @@ type origin struct {
 	stamp *stamp
 	actor string
 	since uint64
+
+	nodes, keyBytes int  // as the cache's
+	full            bool // it has had more than it may
 }
 
 const (
 	maxKeyBytes = 64 << 20
-	sweepEvery  = 30 * 60_000 // ms
-	idleAfter   = 60 * 60_000 // ms: how long an unused entry stays
-	idleWhenFul = 10 * 60_000 // ms: the same when there is no room
+	maxKey      = 128 << 10 // bytes of one key: 64 labels of the largest size fit
+	// What one activation of a workload channel may have: the keys, and for each of
+	// its series this many entries.
+	sourceKeyBytes = 8 << 20
+	sourceNodes    = 4
+	sweepEvery     = 30 * 60_000 // ms
+	idleAfter      = 60 * 60_000 // ms: how long an unused entry stays
+	idleWhenFul    = 10 * 60_000 // ms: the same when there is no room
 )
 
 // level is the children of one entry of the level above.
@@ -81,16 +91,45 @@ func (l *level[T]) follow(prev, e *entry[T]) {
 	}
 }
 
+// add makes a child. Where there is no room to remember it, it serves the request
+// at hand, and so do its children.
 func (l *level[T]) add(c *cache, prev *entry[T], key []byte) *entry[T] {
+	if !c.remembers(len(key)) {
+		return &entry[T]{}
+	}
 	e := &entry[T]{key: string(key)}
 	if l.byKey == nil {
 		l.byKey = make(map[string]*entry[T])
 	}
 	l.byKey[e.key] = e
 	l.follow(prev, e)
-	c.nodes++
-	c.keyBytes += len(e.key)
+	c.count(1, len(e.key))
 	return e
+}
+
+// remembers reports whether an entry with a key of n bytes may stay.
+func (c *cache) remembers(n int) bool {
+	src := c.src
+	if src.channel.o.Class == Workload {
+		src.full = src.full || src.nodes >= sourceNodes*src.channel.o.Limits.Series || src.keyBytes+n > sourceKeyBytes
+	}
+	c.strained = c.strained || src.full || n > maxKey || c.nodes >= 4*c.maxSeries || c.keyBytes+n > maxKeyBytes
+	return !c.strained
+}
+
+func (c *cache) count(entries, bytes int) {
+	c.nodes += entries
+	c.keyBytes += bytes
+	c.src.nodes += entries
+	c.src.keyBytes += bytes
+}
+
+// forget drops all of a source's entries, but for their series.
+func (c *cache) forget(src *origin) {
+	c.nodes -= src.nodes
+	c.keyBytes -= src.keyBytes
+	src.resources = level[resource]{}
+	src.nodes, src.keyBytes, src.full = 0, 0, false
 }
 
 // sweep removes the children for which keep is false, and all guesses, which may
@@ -101,8 +140,7 @@ func (l *level[T]) sweep(c *cache, keep func(*entry[T]) bool) {
 		e.next = nil
 		if !keep(e) {
 			delete(l.byKey, key)
-			c.nodes--
-			c.keyBytes -= len(key)
+			c.count(-1, -len(key))
 		}
 	}
 }
@@ -176,7 +214,10 @@ func (c *cache) make(by *Channel, hash uint64, ls labels.Labels) *series {
 // since a request holds entries.
 func (c *cache) tidy(now int64) {
 	idle := int64(idleAfter)
-	full := c.nSeries >= c.maxSeries || c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes
+	full := c.nSeries >= c.maxSeries || c.crowded()
+	for src := range c.sources {
+		full = full || src.full
+	}
 	switch {
 	case full && now-c.swept >= 60_000:
 		idle = idleWhenFul
@@ -189,13 +230,18 @@ func (c *cache) tidy(now int64) {
 	}
 	c.swept = now
 	c.dropStreams(now - idle)
-	if c.nodes >= 4*c.maxSeries || c.keyBytes >= maxKeyBytes {
-		for src := range c.sources {
-			src.resources = level[resource]{}
+	crowded := c.crowded()
+	for src := range c.sources {
+		if crowded || src.full {
+			c.forget(src)
 		}
-		c.nodes, c.keyBytes = 0, 0
 	}
 	c.dropSeries(now, now-idle, full)
+}
+
+// crowded says that there is hardly room for entries, whoever they are for.
+func (c *cache) crowded() bool {
+	return c.nodes >= 4*c.maxSeries || c.keyBytes > maxKeyBytes-maxKey
 }
 
 func (c *cache) dropStreams(before int64) {
@@ -205,6 +251,7 @@ func (c *cache) dropStreams(before int64) {
 }
 
 func (c *cache) dropStreamsOf(src *origin, before int64) {
+	c.src = src
 	src.resources.sweep(c, func(re *entry[resource]) bool {
 		re.v.scopes.sweep(c, func(se *entry[scope]) bool {
 			se.v.metrics.sweep(c, func(me *entry[metric]) bool {

@@ -33,26 +33,20 @@ const (
 	GaugeAvg  Gauge = "avg"
 )
 
-// Limits bound what one channel may take. A rate of 0 is unbounded; a bucket
-// holds one second of its rate, or for NewSeries one minute, and begins with
-// Series. A request that begins while its buckets hold something is taken whole;
-// what it costs beyond them is a debt, and while there is one the channel is told
-// to send again later.
+// Limits bound what one channel may take. 0 is the default of the channel's class,
+// and below 0 a rate is unbounded. A bucket holds one second of its rate, or for
+// NewSeries one minute, and begins with Series. A request that begins while its
+// buckets hold something is taken whole; what it costs beyond them is a debt, and
+// while there is one the channel is told to send again later.
 type Limits struct {
-	Points    float64 // data points a second
-	Bytes     float64 // decompressed bytes a second
-	NewSeries float64 // series a minute that were not there before
-	Streams   int     // requests at a time; 0 means 256, or 16 for a workload channel
-	Conns     int     // connections; 0 means 256
+	Points    float64 // data points a second; unbounded, or 10,000 for a workload channel
+	Bytes     float64 // decompressed bytes a second; unbounded, or 4 MiB
+	NewSeries float64 // series a minute that were not there before; unbounded, or 1,000
+	Streams   int     // requests at a time; 256, or 16
+	Conns     int     // connections; 256
 	// Series is how many series the channel may have: of a workload channel also
-	// those that have fallen idle in the last 3 h. 0 means 200,000, or 20,000 for a
-	// workload channel.
+	// those that have fallen idle in the last 3 h. 200,000, or 20,000.
 	Series int
-}
-
-// WorkloadLimits are sane limits for a channel of class workload.
-func WorkloadLimits() Limits {
-	return Limits{Points: 10_000, Bytes: 4 << 20, NewSeries: 1000}
 }
 
 // ChannelOptions is what a Channel is made of.

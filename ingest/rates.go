@@ -6,14 +6,16 @@ import (
 	"sync"
 )
 
-// withDefaults fills what is 0 and not a rate.
+// withDefaults fills what is 0.
 func (l Limits) withDefaults(class Class) Limits {
-	streams, series := 256, defaultMaxSeries
+	d := Limits{Points: -1, Bytes: -1, NewSeries: -1, Streams: 256, Conns: maxConns, Series: defaultMaxSeries}
 	if class == Workload {
-		streams, series = 16, 20_000
+		d = Limits{Points: 10_000, Bytes: 4 << 20, NewSeries: 1000, Streams: 16, Conns: maxConns, Series: 20_000}
 	}
-	l.Streams, l.Conns, l.Series = cmp.Or(l.Streams, streams), cmp.Or(l.Conns, maxConns), cmp.Or(l.Series, series)
-	return l
+	return Limits{
+		cmp.Or(l.Points, d.Points), cmp.Or(l.Bytes, d.Bytes), cmp.Or(l.NewSeries, d.NewSeries),
+		cmp.Or(l.Streams, d.Streams), cmp.Or(l.Conns, d.Conns), cmp.Or(l.Series, d.Series),
+	}
 }
 
 // rates hold what a channel may do now. Safe for concurrent use.

@@ -134,7 +134,7 @@ func TestRefusedByDeclaredLength(t *testing.T) {
 // One workload channel may not fill what all of them share, nor all of them what
 // is kept for nodes.
 func TestSharesOfMemory(t *testing.T) {
-	r := newRigOn(t, nil, workload(t, ingest.Limits{}))
+	r := newRigOn(t, nil, workload(t, ingest.Limits{Bytes: -1}))
 	r.at(60)
 	node := ingest.NewServer(r.recv.Channel("default").Live())
 	free := node.Occupy(46 << 20)

@@ -86,6 +86,7 @@ func (w *walk) begin(src *origin) {
 	w.newest, w.newestAccepted = math.MinInt64, math.MinInt64
 	w.cache.tidy(w.now)
 	w.sums.tidy(w.now)
+	w.cache.src, w.cache.strained = src, false
 }
 
 // undo takes back what a request that failed has left behind.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -82,6 +82,9 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	}
 	p := &parts{c: c, clk: clk, log: log, entry: in, reg: prometheus.NewRegistry()}
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "wattloop_log_dropped_total", Help: "Messages of the engine kept out of the log: more than 10 of a kind a second.",
+	}, func() float64 { return droppedOf(log) }))
 	p.db, err = store.Open(store.Options{
 		Path: c.StoragePath, RetentionTime: c.RetentionTime, RetentionBytes: int64(c.RetentionSize),
 		OutOfOrder: c.OutOfOrder, Durability: durability, Logger: log.With("part", "store"), Registerer: p.reg, Clock: clk.Now,
@@ -101,7 +104,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	p.recv, err = ingest.Open(ingest.Options{
 		StateDir: c.sumsPath(), StateSync: durability == store.DurabilityFsync,
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
-		RetryAfter: retryAfter,
+		RetryAfter: retryAfter, MaxSeries: mostSeries(c.memoryLimit),
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Guard:      in.guard,
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
@@ -176,10 +179,10 @@ func answer(a store.Answer, err error) (api.Answer, error) {
 }
 
 // newLogger logs to w at the level of the configuration.
-func newLogger(level string, w *os.File) *slog.Logger {
+func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+	return slog.New(newLogLimit(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})))
 }

@@ -60,6 +60,8 @@ type config struct {
 	// by root only, and they are none of the engine's business.
 	engineOnly bool
 
+	memoryLimit int64 // bytes that limitMemory found, 0 for none
+
 	origin map[string]string // key -> "default", "file PATH:LINE", "variable NAME" or "flag --NAME"
 }
 

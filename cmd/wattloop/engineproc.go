@@ -20,7 +20,6 @@ import (
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/api"
-	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -67,6 +66,8 @@ func engineCmd() *cobra.Command {
 // order that loses nothing. What fails first fails before anything is open.
 func runEngine(ctx context.Context, c *config, again func() (*config, error), clk clock, stderr io.Writer) error {
 	log := newLogger(c.LogLevel, os.Stderr)
+	quietGRPC(log)
+	c.memoryLimit = limitMemory()
 	set, msgs, err := c.loadRules()
 	if err != nil {
 		return withCode(exitFound, err)
@@ -131,7 +132,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	serveHTTP(s.serveSocket, limit(doors.socket))
 	serveHTTP(s.serveOTLP, limit(doors.http))
 	if doors.grpc != nil {
-		g.Go(func() error { return rpc.Serve(ingest.LimitListener(doors.grpc)) })
+		g.Go(func() error { return rpc.Serve(p.recv.Channel("default").Listen(doors.grpc)) })
 	}
 	g.Go(func() error { return p.eng.Run(ctx) })
 	g.Go(func() error { return p.heal(ctx) })
@@ -159,7 +160,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		cancel()
 		return errors.Join(err, g.Wait())
 	}
-	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability)
+	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability, "memory_limit", p.c.memoryLimit)
 	if err := link.Ready(); err != nil {
 		cancel()
 	}
