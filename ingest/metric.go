@@ -117,8 +117,9 @@ func (n *naming) newMetric(h *header) metric {
 }
 
 // reserved reports whether only wattloop itself may write a name (decisions.md
-// X26).
+// X26), also once it has been translated to one of letters and underscores.
 func reserved(name string) bool {
+	name = strings.Map(ascii, name)
 	return name == "up" || name == targetInfoName ||
 		strings.HasPrefix(name, "wattloop_") || strings.HasPrefix(name, "joulie_twin_") ||
 		strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "ALERTS")

@@ -244,7 +244,7 @@ func TestReservedKeys(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"host", "hostname", "HostName", "ate", "k8s", "job", "JOB", "_job_", "jo\u200bb", "U__k8s_2e_node_2e_name", "--name--",
-		"..name..", "__tenant_id__", "＿＿name__", "k8s\x00.pod.ip", "k\x008s.pod.ip", "hostArch", "servlce.1nstance.ld", "🅺8s.x", "ⓗost.x"} {
+		"..name..", "__tenant_id__", "＿＿name__", "k8s\x00.pod.ip", "k\x008s.pod.ip", "k8sé.node.name", "é_name__", "jéob", "名job", "hostArch", "servlce.1nstance.ld", "🅺8s.x", "ⓗost.x"} {
 		if !st.reserved(key) {
 			t.Errorf("%q is not reserved", key)
 		}

@@ -69,25 +69,25 @@ func (r *reservedKeys) below(parent []byte, key string) bool {
 	if unescaped, ok := unescape(key); ok && r.below(parent, unescaped) {
 		return true
 	}
-	plain := true // in lower case, every character either kept or a gap
-	for i := 0; i < len(key); i++ {
-		c := key[i]
-		plain = plain && c >= 0x20 && c < 0x7f && (c < 'A' || c > 'Z')
-	}
 	if len(parent) == 0 && dunder(key) {
 		return true
 	}
+	capitals, odd := false, false
+	for i := 0; i < len(key); i++ {
+		capitals = capitals || key[i] >= 'A' && key[i] <= 'Z'
+		odd = odd || key[i] < 0x20 || key[i] >= 0x7f
+	}
 	var buf [2 * maxNormal]byte
-	for mode := normalMode(0); mode < modes; mode++ {
+	for m := manner(0); m < manners; m++ {
+		if m&camel != 0 && !capitals || m != 0 && m != camel && !odd {
+			continue
+		}
 		n := append(buf[:0], parent...)
 		if len(n) > 0 {
 			n = append(n, '_')
 		}
-		if r.match(appendNormal(n, key, mode, r.room+8)) {
+		if r.match(appendNormal(n, key, m, r.room+8)) {
 			return true
-		}
-		if plain {
-			return false
 		}
 	}
 	return false
@@ -106,18 +106,16 @@ func (r *reservedKeys) match(n []byte) bool {
 	return ok
 }
 
-// dunder reports whether a key is, or is made by a translation to, one between
-// double underscores, as the labels are that Prometheus keeps for itself.
+// dunder reports whether a key is one between double underscores, as the labels
+// are that Prometheus keeps for itself, or becomes the metric's name where only
+// letters of ASCII are left.
 func dunder(key string) bool {
-	if len(key) < 2 {
-		return false
-	}
 	head, tail := 0, 0
 	mark := func(c rune, run *int) (more bool) {
 		switch {
 		case unseen(c):
 			return true
-		case c < utf8.RuneSelf && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'), c >= utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)):
+		case unicode.IsLetter(c), unicode.IsDigit(c):
 			return false
 		}
 		*run++
@@ -135,43 +133,70 @@ func dunder(key string) bool {
 		}
 		rest = rest[:len(rest)-size]
 	}
-	return head >= 2 && tail >= 2
+	return head >= 2 && tail >= 2 || len(key) < 64 && strings.EqualFold(strings.Map(ascii, key), metricLabel)
 }
 
-// normalMode says how what can be read in two ways is read.
-type normalMode uint8
+// ascii is what a translation to the old names of Prometheus makes of a
+// character.
+func ascii(c rune) rune {
+	if c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+		return c
+	}
+	return '_'
+}
+
+// manner says how a key is read: one that can be read as a reserved one is.
+// Others decompose and fold characters beyond ASCII, put an underscore for each,
+// as the older translations do, or leave them out, and they may do the same to
+// what is not seen.
+type manner uint8
 
 const (
-	// modeJoin takes control characters and broken UTF-8 for nothing, not for a
-	// gap.
-	modeJoin normalMode = 1
-	// modeCamel begins a word at a capital after a small letter.
-	modeCamel normalMode = 2
-	modes     normalMode = 4
+	// gapped makes a gap of what is not seen, of control characters and of broken
+	// UTF-8, which else are nothing.
+	gapped manner = 1
+	// camel begins a word at a capital after a small letter.
+	camel manner = 2
+	// foreign and without take letters beyond ASCII for a gap, and for nothing.
+	foreign manner = 4
+	without manner = 8
+	manners manner = 12
 )
 
 // appendNormal appends a key in lower case, characters that look alike made one,
 // and every run of other characters made one underscore, none at the ends. It
 // ends once it has added max bytes.
-func appendNormal(to []byte, key string, mode normalMode, max int) []byte {
+func appendNormal(to []byte, key string, how manner, max int) []byte {
 	start := len(to)
 	gap, small := false, false
 	add := func(c rune) {
 		capital := c >= 'A' && c <= 'Z'
 		switch c = lookalike(unicode.ToLower(c)); {
-		case unseen(c), mode&modeJoin != 0 && (c < 0x20 || c >= 0x7f && c < 0xa0 || c == utf8.RuneError):
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			if len(to) > start && (gap || capital && small && mode&modeCamel != 0) {
+			if len(to) > start && (gap || capital && small && how&camel != 0) {
 				to = append(to, '_')
 			}
 			gap, small = false, !capital
 			to = append(to, byte(c))
+		case c >= utf8.RuneSelf && how&without != 0 && !unseen(c) && c != utf8.RuneError:
+		case unseen(c), c < 0x20, c >= 0x7f && c < 0xa0, c == utf8.RuneError:
+			gap = gap || how&gapped != 0
 		default:
 			gap = true
 		}
 	}
-	for i := 0; i < len(key); i++ {
-		if key[i] >= utf8.RuneSelf {
+	for i := 0; i < len(key) && len(to)-start < max; i++ {
+		switch {
+		case key[i] < utf8.RuneSelf:
+			add(rune(key[i]))
+		case how&(foreign|without) != 0:
+			c, size := utf8.DecodeRuneInString(key[i:])
+			if unicode.IsLetter(c) && !unseen(c) {
+				c = 'Ж' // no letter of the keys, nor drawn as one
+			}
+			add(c)
+			i += size - 1
+		default:
 			// The decomposition of what is left; what it was before is taken.
 			var it norm.Iter
 			it.InitString(norm.NFKD, key[i:])
@@ -184,10 +209,6 @@ func appendNormal(to []byte, key string, mode normalMode, max int) []byte {
 			}
 			return to
 		}
-		if len(to)-start >= max {
-			return to
-		}
-		add(rune(key[i]))
 	}
 	return to
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -296,6 +297,41 @@ func TestStampOracle(t *testing.T) {
 	if cases < least {
 		t.Errorf("%d cases; want at least %d", cases, least)
 	}
+}
+
+// What the next reader may take for a reserved key is one, in whatever alphabet
+// (S2-31, S2-45), and taking out or putting in what is not seen changes nothing.
+func TestReservedReadings(t *testing.T) {
+	_, a, _ := workload(t, actor, nil)
+	parts := []string{"k8s", "ate", "host", "job", "instance", "channel", "service", "namespace", "name", "id", "node", "container", "K8S", "Node",
+		".", "_", "__", "-", "/", " ", "é", "名", "о", "\u200b", "\x00", "\t", "x", "8", "i", "\ufffd", "＿", "U__", "_2e_"}
+	cases, taken := 0, 0
+	for cases < 20_000 {
+		rapid.Check(t, func(rt *rapid.T) {
+			cases++
+			key := ""
+			for range rapid.IntRange(1, 7).Draw(rt, "n") {
+				key += rapid.SampledFrom(parts).Draw(rt, "part")
+			}
+			if takesName(key) {
+				taken++
+				if !a.src.stamp.reserved(key) {
+					rt.Fatalf("%q is not reserved", key)
+				}
+			}
+			odd := func(c rune) bool { return c < 0x20 || c >= 0x7f }
+			if takesName(key) && !strings.HasPrefix(key, "__") && !strings.ContainsFunc(key, odd) {
+				at := rapid.IntRange(0, len(key)).Draw(rt, "at")
+				if hidden := key[:at] + "\u200b" + key[at:]; validText(hidden) && !a.src.stamp.reserved(hidden) {
+					rt.Fatalf("%q is reserved, %q is not", key, hidden)
+				}
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d cases, %d with a reserved key", cases, taken)
 }
 
 // canonical is what pdata writes once it has read the bytes.
