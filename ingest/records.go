@@ -9,7 +9,8 @@ import (
 // ExportTraces hands one ExportTraceServiceRequest in protobuf wire bytes
 // onward: from a node channel as it came, from a workload channel stamped. The
 // Result counts spans. Without an upstream all are rejected. The error is a
-// *DecodeError or an *UnavailableError. The bytes may be reused once it returns.
+// *DecodeError, an *UnavailableError, or says which limit of the channel or the
+// process keeps it from being taken now. The bytes may be reused once it returns.
 func (a *Activation) ExportTraces(ctx context.Context, wire []byte) (Result, error) {
 	return a.exportRecords(ctx, &traceLevels, false, wire)
 }
@@ -58,6 +59,12 @@ func (a *Activation) handRecords(ctx context.Context, l *levels, s *stamper, fou
 		return &UnavailableError{err}
 	}
 	if s.st != nil || found.kept() < found.n {
+		// As long again, and what the channel says on each resource.
+		inFlight, n := &a.c.r.inFlight, int64(len(wire))
+		if err := inFlight.take(a.c, n); err != nil {
+			return err
+		}
+		defer inFlight.give(a.c, n)
 		s.rewrite(l, wire)
 		wire = s.out
 	}
