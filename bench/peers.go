@@ -52,7 +52,7 @@ type heat struct {
 // against measures wattloop beside the peers, the bare sink and the append
 // limit, each in turn, round after round, on the same requests.
 func against(r run) error {
-	rounds, sizes := r.rounds, [][2]int{{10_000, 130}, {100_000, 25}}
+	rounds, sizes := r.rounds, [][2]int{{10_000, 130}, {100_000, 60}}
 	racers := []contender{wattloop(r.bin), bareSink()}
 	if r.short {
 		rounds, sizes = 1, [][2]int{{10_000, 20}}

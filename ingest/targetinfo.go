@@ -59,8 +59,12 @@ func (w *walk) targetInfo(r *resource, attrs []attribute) {
 // nobody's count.
 func (w *walk) writeTargetInfo(ctx context.Context, app storage.Appender, s *series, t int64) error {
 	half := w.o.Lookback.Milliseconds() / 2
-	at, exact := slices.BinarySearch(s.wrote, t)
-	if exact || at > 0 && t-s.wrote[at-1] < half {
+	var wrote []int64
+	if s.wrote != nil {
+		wrote = *s.wrote
+	}
+	at, exact := slices.BinarySearch(wrote, t)
+	if exact || at > 0 && t-wrote[at-1] < half {
 		return nil
 	}
 	w.open(s)
@@ -70,12 +74,13 @@ func (w *walk) writeTargetInfo(ctx context.Context, app storage.Appender, s *ser
 	if err != nil || why != fine {
 		return err
 	}
-	if at == 0 && len(s.wrote) == maxWrote {
+	if at == 0 && len(wrote) == maxWrote {
 		return nil
 	}
-	s.wrote = slices.Insert(s.wrote, at, t)
-	if len(s.wrote) > maxWrote {
-		s.wrote = slices.Delete(s.wrote, 0, 1)
+	now := slices.Insert(wrote, at, t)
+	if len(now) > maxWrote {
+		now = slices.Delete(now, 0, 1)
 	}
+	s.wrote = &now
 	return nil
 }

@@ -46,6 +46,7 @@ type walk struct {
 	newest         int64 // of the samples appended
 	newestAccepted int64 // of the points accepted
 	marks          []uint64
+	untouched      *touch // by no rule
 	refusedSeries  int    // series that the limits kept out
 	refusedWhy     reason // the last of them
 

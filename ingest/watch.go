@@ -34,12 +34,29 @@ func (w *walk) grown() []int32 {
 	return rules
 }
 
+// touch is the rules that select a series, as of one generation of them.
+type touch struct {
+	gen   uint64
+	rules []int32
+}
+
+// touchOf asks for the rules of a series. Most have none, and share that.
+func (w *walk) touchOf(s *series, gen uint64) *touch {
+	if rules := w.o.Watch.Rules(s.labels); len(rules) > 0 {
+		return &touch{gen, rules}
+	}
+	if w.untouched == nil || w.untouched.gen != gen {
+		w.untouched = &touch{gen: gen}
+	}
+	return w.untouched
+}
+
 // touch adds the rules of one series that are not listed yet.
 func (w *walk) touch(rules []int32, s *series, gen uint64) []int32 {
-	if !s.touched || s.touchGen != gen {
-		s.touch, s.touchGen, s.touched = w.o.Watch.Rules(s.labels), gen, true
+	if s.touch == nil || s.touch.gen != gen {
+		s.touch = w.touchOf(s, gen)
 	}
-	for _, rule := range s.touch {
+	for _, rule := range s.touch.rules {
 		if int(rule) >= len(w.marks) {
 			w.marks = append(w.marks, make([]uint64, int(rule)+1-len(w.marks))...)
 		}

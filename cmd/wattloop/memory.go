@@ -14,10 +14,20 @@ import (
 // of it take, with room to spare: BenchmarkSeriesMemory of ingest measures it.
 const bytesPerSeries = 2 << 10
 
-// limitMemory keeps the process below the limit of its control groups, at 80 % of
-// it: the garbage collector then works harder instead of the kernel killing. A
-// GOMEMLIMIT in the environment stands. It returns the limit in force, 0 for none.
+// gcPercent is how much the heap grows between two collections, in percent of
+// what is live. Samples of known series allocate next to nothing, so that
+// collections are rare and a low value costs ingest no time that could be
+// measured (docs/bench.md).
+const gcPercent = 30
+
+// limitMemory keeps the process small: it collects early, and below the limit of
+// its control groups, at 80 % of it: the garbage collector then works harder
+// instead of the kernel killing. A GOGC and a GOMEMLIMIT in the environment stand.
+// It returns the limit in force, 0 for none.
 func limitMemory() int64 {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		if n := cgroupLimit("/"); n > 0 {
 			debug.SetMemoryLimit(n / 10 * 8)
