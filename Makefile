@@ -42,6 +42,9 @@ js: ## the OpenTelemetry JS SDK, for the tests with real clients; without npm th
 mutants: ## put each fault of testdata/mutants into the code: the tests it names must find it
 	@go run ./internal/mutants $(ARGS)
 
+clients: build ## telemetrygen and an OpenTelemetry Collector, built from their modules, send to wattloop
+	@bench/clients/run
+
 golden: ## rewrite the golden files; read the diff before you accept it
 	@go test ./rules ./api ./cmd/wattloop -run 'Golden|Script' -update
 

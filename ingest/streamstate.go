@@ -193,15 +193,19 @@ func (s *savedPast) undo(a *accumulator) {
 	}
 }
 
-// streamKey is a hash of the sender and of the bytes that lead to the stream. On
-// a workload channel the sender is the actor, wherever on this node it is.
+// streamKey is a hash of the sender and of what leads to the stream, whoever
+// encoded it: a window that comes as protobuf and as JSON is one window. On a
+// workload channel the sender is the actor, wherever on this node it is.
 func (w *walk) streamKey() streamKey {
 	who := "c" + w.src.channel.o.Name
 	if w.src.actor != "" {
 		who = "a" + w.src.actor
 	}
 	b := make([]byte, 0, 512)
-	for _, part := range []string{who, w.re.key, w.se.key, w.me.key, w.last.key} {
+	for _, part := range [][]byte{
+		[]byte(who), canonicalForm(msgResource, []byte(w.re.key), nil), canonicalForm(msgScope, []byte(w.se.key), nil),
+		[]byte(w.me.key), canonicalForm(msgAttributes, []byte(w.last.key), nil),
+	} {
 		b = binary.AppendUvarint(b, uint64(len(part)))
 		b = append(b, part...)
 	}
