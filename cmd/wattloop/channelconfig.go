@@ -314,8 +314,8 @@ func (f limitField) set(s string) error {
 	}
 	if f.rate != nil {
 		v, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-			return fmt.Errorf("%q is no number of 0 or more", s)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%q is no number", s)
 		}
 		*f.rate = v
 		return nil

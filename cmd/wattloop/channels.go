@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/wattloop/wattloop/api"
@@ -146,8 +147,8 @@ func specOf(name string, r api.ChannelRequest) (*listen.Spec, error) {
 		s.Mode = m
 	}
 	if l := r.Limits; l != nil {
-		if !(l.Points >= 0 && l.Bytes >= 0 && l.NewSeries >= 0) || l.Streams < 0 || l.Conns < 0 || l.Series < 0 {
-			return nil, errors.New("limits: want numbers of 0 or more")
+		if l.Streams < 0 || l.Conns < 0 || l.Series < 0 {
+			return nil, errors.New("limits: streams, conns and series: want numbers of 0 or more")
 		}
 		s.Limits = ingest.Limits(*l)
 	}
@@ -200,7 +201,7 @@ func show(c *api.Channel, s listen.State) {
 		c.Addresses = append(c.Addresses, a.String())
 	}
 	if s.Err != nil {
-		c.Error = s.Err.Error()
+		c.Error = strings.TrimPrefix(s.Err.Error(), "channel "+s.Name+": ")
 	}
 	if s.Live && s.Class == ingest.Workload {
 		id := api.Identity(s.Who)

@@ -32,16 +32,19 @@ type bed struct {
 	last atomic.Int64 // Unix ms of the last request
 }
 
-func newBed(t *testing.T, change func(*Options)) *bed {
+func newBed(t *testing.T, change func(*Options), receiver ...func(*ingest.Options)) *bed {
 	t.Helper()
 	db, err := store.Open(store.Options{Path: t.TempDir(), Durability: "os"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bed{t: t, db: db}
+	ro := ingest.Options{Appendable: db, Queryable: db, Sync: db.Sync}
+	for _, f := range receiver {
+		f(&ro)
+	}
 	o := Options{
-		Receiver: ingest.NewReceiver(ingest.Options{Appendable: db, Queryable: db, Sync: db.Sync}),
-		Clock:    time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Receiver: ingest.NewReceiver(ro), Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if change != nil {
 		change(&o)
@@ -100,10 +103,11 @@ func (b *bed) end(name string) {
 	}
 }
 
-// now is the wall clock in whole milliseconds, never the same twice.
+// now is the next whole millisecond of the wall clock, never the same twice: a
+// window that ends then is one of a present activation.
 func (b *bed) now() time.Time {
 	for {
-		last, now := b.last.Load(), time.Now().UnixMilli()
+		last, now := b.last.Load(), time.Now().UnixMilli()+1
 		if now <= last {
 			now = last + 1
 		}
@@ -115,7 +119,10 @@ func (b *bed) now() time.Time {
 
 // request is one delta window of a counter: it adds n to what the channel's
 // identity has.
-func (b *bed) request(n int) pmetricotlp.ExportRequest {
+func (b *bed) request(n int) pmetricotlp.ExportRequest { return b.from("", n) }
+
+// from is request by one of several senders, which has a series of its own.
+func (b *bed) from(sender string, n int) pmetricotlp.ExportRequest {
 	end := b.now()
 	r := pmetricotlp.NewExportRequest()
 	rm := r.Metrics().ResourceMetrics().AppendEmpty()
@@ -126,6 +133,9 @@ func (b *bed) request(n int) pmetricotlp.ExportRequest {
 	sum.SetIsMonotonic(true)
 	sum.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 	p := sum.DataPoints().AppendEmpty()
+	if sender != "" {
+		p.Attributes().PutStr("sender", sender)
+	}
 	p.SetIntValue(int64(n))
 	p.SetStartTimestamp(pcommon.NewTimestampFromTime(end.Add(-time.Millisecond)))
 	p.SetTimestamp(pcommon.NewTimestampFromTime(end))

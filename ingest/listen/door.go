@@ -24,8 +24,7 @@ type door struct {
 	http      *http.Server
 	grpc      *grpc.Server
 	hq, gq    *queue
-	slots     chan struct{} // holds one element for each open connection
-	key       []byte        // proves that an answer came from here
+	key       []byte // proves that an answer came from here
 	log       *slog.Logger
 
 	ready   chan struct{} // closed once the self-test has passed; requests wait for it
@@ -40,13 +39,16 @@ type door struct {
 }
 
 // newDoor takes over the listeners. Nothing is accepted before serve.
-func newDoor(a *ingest.Activation, ls []net.Listener, conns int, log *slog.Logger) *door {
+func newDoor(a *ingest.Activation, ls []net.Listener, log *slog.Logger) *door {
 	s := ingest.NewServer(a)
 	d := &door{
-		act: a, listeners: ls, http: s.HTTP(), grpc: s.GRPC(), log: log,
+		act: a, http: s.HTTP(), grpc: s.GRPC(), log: log,
 		hq: newQueue(ls[0].Addr()), gq: newQueue(ls[0].Addr()),
-		slots: make(chan struct{}, conns), key: make([]byte, 32),
+		key:   make([]byte, 32),
 		ready: make(chan struct{}), closing: make(chan struct{}), conns: map[*conn]struct{}{},
+	}
+	for _, l := range ls {
+		d.listeners = append(d.listeners, a.Channel().Listen(l))
 	}
 	rand.Read(d.key) // which never fails
 	d.http.Handler = d.gate(d.http.Handler)
@@ -70,17 +72,11 @@ func (d *door) serve() {
 	}
 }
 
-// accept takes connections from l while the channel has a place for them; more
-// wait in the kernel's queue.
+// accept takes connections from l.
 func (d *door) accept(l net.Listener) {
 	const longest = time.Second
 	wait := 5 * time.Millisecond
 	for {
-		select {
-		case d.slots <- struct{}{}:
-		case <-d.closing:
-			return
-		}
 		nc, err := l.Accept()
 		if err == nil {
 			wait = 5 * time.Millisecond
@@ -90,7 +86,6 @@ func (d *door) accept(l net.Listener) {
 			}
 			continue
 		}
-		<-d.slots
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -131,12 +126,10 @@ func (d *door) admit(nc net.Conn) *conn {
 	return c
 }
 
-// forget gives a connection's place to another.
 func (d *door) forget(c *conn) {
 	d.mu.Lock()
 	delete(d.conns, c)
 	d.mu.Unlock()
-	<-d.slots
 }
 
 // route hands a connection to the server that speaks its transport.
@@ -204,8 +197,11 @@ func (d *door) stop(grace time.Duration, end bool) {
 	})
 	// Who has not said which transport it speaks has no request either.
 	d.closeConns(func(c *conn) bool { return c.unknown.Load() })
+	all := func() { d.closeConns(func(*conn) bool { return true }) }
+	late := context.AfterFunc(ctx, all) // gRPC's own Stop waits for who does not finish its handshake
 	ending.Wait()
-	d.closeConns(func(*conn) bool { return true })
+	late()
+	all()
 	d.loops.Wait()
 	d.servers.Wait()
 }

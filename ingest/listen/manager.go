@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,19 +54,6 @@ type Manager struct {
 	closed   bool
 }
 
-// channel is one definition. Activations come and go one at a time.
-type channel struct {
-	c       *ingest.Channel
-	fixed   bool // the configuration's, as long as the process runs
-	busy    sync.Mutex
-	addrMu  sync.Mutex // guards what follows, which may be read while busy
-	spec    Spec       // Listen has the port that was picked, once bound
-	defined Spec       // as it was written
-	door    *door
-	since   time.Time
-	err     error // why the last activation failed
-}
-
 // NewManager returns a Manager without channels.
 func NewManager(o Options) *Manager {
 	o.Patience = cmp.Or(o.Patience, 2*time.Second)
@@ -77,83 +63,6 @@ func NewManager(o Options) *Manager {
 		o.Dial = (&net.Dialer{}).DialContext
 	}
 	return &Manager{o: o, channels: map[string]*channel{}, actors: newActors(1 << 16)}
-}
-
-// Define adds a channel that stays as long as the process runs. It opens nothing.
-func (m *Manager) Define(s Spec) error {
-	_, err := m.define(s, true)
-	return err
-}
-
-func (m *Manager) define(s Spec, fixed bool) (*channel, error) {
-	if err := s.Check(); err != nil {
-		return nil, refuse(ErrInvalid, "channel %s: %w", s.Name, err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.closed:
-		return nil, errClosed
-	case len(m.channels) >= m.o.Channels:
-		return nil, refuse(ErrConflict, "channel %s: there are %d channels already, and each keeps its counts: use one of them again", s.Name, len(m.channels))
-	}
-	for _, other := range m.channels {
-		for _, a := range s.Listen {
-			if !a.picks() && slices.Contains(other.listen(), a) {
-				return nil, refuse(ErrConflict, "channel %s: %s is the address of channel %s", s.Name, a, other.c.Name())
-			}
-		}
-	}
-	c, err := m.o.Receiver.AddChannel(s.options())
-	if err != nil {
-		return nil, refuse(ErrInvalid, "%w", err)
-	}
-	ch := &channel{c: c, fixed: fixed, spec: s, defined: s}
-	m.channels[s.Name] = ch
-	return ch, nil
-}
-
-var errClosed = errors.New("channels: the process is ending")
-
-func (c *channel) listen() []Address {
-	c.addrMu.Lock()
-	defer c.addrMu.Unlock()
-	return c.spec.Listen
-}
-
-func (c *channel) live() *door {
-	c.addrMu.Lock()
-	defer c.addrMu.Unlock()
-	return c.door
-}
-
-// named is the channel of that name. def, which may be nil, is its definition,
-// made when there is none and compared when there is.
-func (m *Manager) named(name string, def *Spec) (*channel, error) {
-	m.mu.Lock()
-	ch := m.channels[name]
-	m.mu.Unlock()
-	switch {
-	case ch == nil && def == nil:
-		return nil, refuse(ErrUnknown, "channel %s: there is none of that name: give it a listen address", name)
-	case ch == nil:
-		def.Name = name
-		return m.define(*def, false)
-	case def != nil:
-		def.Name = name
-		if !def.same(&ch.defined) && !def.same(&ch.spec) {
-			return nil, refuse(ErrConflict, "channel %s: is defined otherwise, and its address, class and limits are the same over all activations: listen %s, class %s", name, text(ch.listen()), ch.c.Class())
-		}
-	}
-	return ch, nil
-}
-
-func text(as []Address) string {
-	var s []string
-	for _, a := range as {
-		s = append(s, a.String())
-	}
-	return strings.Join(s, " and ")
 }
 
 // Activation is a request to begin one.
@@ -176,6 +85,11 @@ func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activa
 	}
 	ch.busy.Lock()
 	defer ch.busy.Unlock()
+	if def != nil {
+		if err := m.takes(ch, *def); err != nil {
+			return State{}, false, err
+		}
+	}
 	if d := ch.live(); d != nil {
 		if err := ch.again(d, a); err != nil {
 			return State{}, false, err
@@ -271,7 +185,7 @@ func (m *Manager) open(ctx context.Context, ch *channel, act *ingest.Activation)
 		}
 		ls = append(ls, l)
 	}
-	d := newDoor(act, ls, cmp.Or(spec.Limits.Conns, 256), m.o.Log)
+	d := newDoor(act, ls, m.o.Log)
 	d.serve()
 	for _, a := range bound {
 		if err := m.test(ctx, a, d); err != nil {
@@ -280,7 +194,7 @@ func (m *Manager) open(ctx context.Context, ch *channel, act *ingest.Activation)
 		}
 	}
 	ch.addrMu.Lock()
-	ch.spec.Listen = bound // the same from now on
+	ch.spec.Listen, ch.opened = bound, true // the same from now on
 	ch.addrMu.Unlock()
 	close(d.ready)
 	return d, nil

@@ -61,6 +61,7 @@ func TestActivations(t *testing.T) {
 	}
 	f("one address", "127.0.0.1:0")
 	f("two addresses", "127.0.0.1:0", "127.0.0.1:0")
+	f("one address twice", "unix:"+filepath.Join(dir, "twice.sock"), "unix:"+filepath.Join(dir, "twice.sock"))
 	f("IPv6 and a socket", "[::1]:0", "unix:"+filepath.Join(dir, "six.sock"))
 	f("socket", filepath.Join(dir, "one.sock"))
 }
@@ -122,9 +123,20 @@ func TestRefusedActivations(t *testing.T) {
 	}
 	defer l.Close()
 	f("w3", &Spec{Listen: []Address{addr(t, l.Addr().String())}}, some, nil, "address already in use")
-	f("w4", &Spec{Listen: any}, some, ErrConflict, "there are 3 channels already")
 	if s := b.m.States(); len(s) != 3 || s[2].Name != "w3" || s[2].Err == nil {
 		t.Errorf("the last error of w3 is not kept: %+v", s)
+	}
+	// Its address was wrong, and may be another one until it has been open once.
+	free := &Spec{Listen: any}
+	if _, began, err := b.m.Activate(ctx, "w3", free, some); err != nil || !began {
+		t.Errorf("w3 at another address: %v", err)
+	}
+	b.end("w3")
+	f("w3", &Spec{Listen: []Address{addr(t, l.Addr().String())}}, some, ErrConflict, "is defined otherwise")
+	f("w3", &Spec{Listen: any, Gauge: ingest.GaugeMax}, some, ErrConflict, "is defined otherwise")
+	f("w4", &Spec{Listen: any}, some, ErrConflict, "there are 3 channels already")
+	if s := b.m.States(); len(s) != 3 || s[2].Err != nil {
+		t.Errorf("after it has been open: %+v", s)
 	}
 	_, err = b.m.End("w9")
 	want(t, err, ErrUnknown, "none of that name")

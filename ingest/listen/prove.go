@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -96,6 +97,7 @@ func Ask(ctx context.Context, dial Dial, a Address, p Proof) error {
 // plain is what went wrong without the call that it went wrong in.
 func plain(err error) error {
 	var e unix.Errno
+	var u *url.Error
 	switch {
 	case errors.As(err, &e):
 		return e
@@ -105,6 +107,9 @@ func plain(err error) error {
 		return err
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
+	}
+	if errors.As(err, &u) {
+		err = u.Err
 	}
 	return fmt.Errorf("%w (%w)", errElsewhere, err)
 }

@@ -35,7 +35,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Close closes the connection and gives its place to another.
+// Close closes the connection, and the door forgets it.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() { c.d.forget(c) })

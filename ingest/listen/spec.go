@@ -53,9 +53,14 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-func (s *Spec) class() ingest.Class  { return cmp.Or(s.Class, ingest.Workload) }
-func (s *Spec) mode() fs.FileMode    { return cmp.Or(s.Mode, 0o660) }
-func (s *Spec) addresses() []Address { return slices.Compact(slices.Clone(s.Listen)) }
+func (s *Spec) class() ingest.Class { return cmp.Or(s.Class, ingest.Workload) }
+func (s *Spec) mode() fs.FileMode   { return cmp.Or(s.Mode, 0o660) }
+
+// addresses are Listen without the second of two that are one.
+func (s *Spec) addresses() []Address {
+	return slices.CompactFunc(slices.Clone(s.Listen), func(a, b Address) bool { return a == b && !a.picks() })
+}
+
 func (s *Spec) options() ingest.ChannelOptions {
 	return ingest.ChannelOptions{Name: s.Name, Class: s.class(), Nodes: s.Nodes, Gauge: s.Gauge, Limits: s.Limits}
 }

@@ -1,0 +1,416 @@
+package listen
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// sender is a program that has one connection for ever.
+type sender struct {
+	name         string
+	acked, tried int
+	send         func(ctx context.Context, r pmetricotlp.ExportRequest) error
+}
+
+var errOnce = errors.New("this sender has one connection")
+
+// once dials a single time.
+func once(a Address) func(ctx context.Context) (net.Conn, error) {
+	var used atomic.Bool
+	return func(ctx context.Context) (net.Conn, error) {
+		if used.Swap(true) {
+			return nil, errOnce
+		}
+		return (&net.Dialer{}).DialContext(ctx, a.Network, a.Addr)
+	}
+}
+
+func httpSender(t *testing.T, name string, a Address) *sender {
+	dial := once(a)
+	tr := &http.Transport{MaxConnsPerHost: 1, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	t.Cleanup(tr.CloseIdleConnections)
+	hc := &http.Client{Transport: tr}
+	return &sender{name: name, send: func(ctx context.Context, r pmetricotlp.ExportRequest) error {
+		wire, err := r.MarshalProto()
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://localhost/v1/metrics", bytes.NewReader(wire))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/x-protobuf")
+		req.GetBody = nil // never sent again by the library
+		resp, err := hc.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	}}
+}
+
+func grpcSender(t *testing.T, name string, a Address) *sender {
+	dial := once(a)
+	conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := pmetricotlp.NewGRPCClient(conn)
+	return &sender{name: name, send: func(ctx context.Context, r pmetricotlp.ExportRequest) error {
+		_, err := c.Export(ctx, r)
+		return err
+	}}
+}
+
+// run sends until the connection is gone.
+func (s *sender) run(b *bed, began func()) {
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	for {
+		s.tried++
+		err := s.send(ctx, b.from(s.name, 1))
+		if err != nil {
+			return
+		}
+		s.acked++
+		began()
+	}
+}
+
+// half is a request of which one half has been sent.
+type half struct {
+	conn net.Conn
+	rest []byte
+}
+
+func startHalf(t *testing.T, b *bed, name string, a Address) half {
+	t.Helper()
+	conn, err := net.Dial(a.Network, a.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire, err := b.from(name, 1).MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n", len(wire))
+	if _, err := conn.Write(append([]byte(head), wire[:len(wire)/2]...)); err != nil {
+		t.Fatal(err)
+	}
+	return half{conn, wire[len(wire)/2:]}
+}
+
+// S2-16, S2-17, S2-86: whatever is on its way when A ends, on connections that
+// are kept, is completed as A's or refused, and nothing of it is ever B's. What
+// was acked is stored, once.
+func TestNothingOfAIsDeliveredUnderB(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	b := newBed(t, func(o *Options) { o.Grace = 50 * time.Millisecond }) // which a half-sent request takes whole
+	b.define("w1", "127.0.0.1:0", filepath.Join(t.TempDir(), "w.sock"))
+	var senders []*sender
+	for i := range rounds {
+		st := b.activate("w1", "a")
+		var all []*sender
+		for j, a := range st.Listen {
+			all = append(all, httpSender(t, fmt.Sprintf("a-http-%d-%d", i, j), a), grpcSender(t, fmt.Sprintf("a-grpc-%d-%d", i, j), a))
+		}
+		pending := startHalf(t, b, fmt.Sprintf("a-half-%d", i), st.Listen[i%2])
+		silent, err := net.Dial(st.Listen[0].Network, st.Listen[0].Addr) // opened under A, used under B
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running, begun sync.WaitGroup
+		for _, s := range all {
+			begun.Add(1)
+			var first sync.Once
+			running.Go(func() { s.run(b, func() { first.Do(begun.Done) }) })
+		}
+		begun.Wait() // each has been taken once, and goes on
+		b.end("w1")
+		b.activate("w1", "b")
+		pending.conn.Write(pending.rest) // an error says that it is closed already
+		wire, err := b.from(fmt.Sprintf("a-silent-%d", i), 1).MarshalProto()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(silent, "POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n%s", len(wire), wire)
+		for _, c := range []net.Conn{pending.conn, silent} {
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err == nil {
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					t.Errorf("round %d: a connection of A was answered with %s under B", i, resp.Status)
+				}
+			}
+			c.Close()
+		}
+		running.Wait()
+		s := httpSender(t, fmt.Sprintf("b-%d", i), st.Listen[0])
+		if err := s.send(context.Background(), b.from(s.name, 1)); err != nil {
+			t.Fatalf("round %d: B: %v", i, err)
+		}
+		b.end("w1")
+		senders = append(senders, all...)
+	}
+	if got := b.labelsOf(`work_total{sender=~"a-.*",k8s_pod_name!="pod-a"}`); len(got) > 0 {
+		t.Errorf("sent on connections of A, stored under B: %v", got)
+	}
+	if got := b.labelsOf(`work_total{sender=~"b-.*",k8s_pod_name="pod-b"}`); len(got) != rounds {
+		t.Errorf("of %d senders of B %d are stored", rounds, len(got))
+	}
+	if got := b.labelsOf(`work_total{sender=~"a-(half|silent)-.*"}`); len(got) > 0 {
+		t.Errorf("refused and stored: %v", got)
+	}
+	acked := 0
+	for _, s := range senders {
+		acked += s.acked
+		got, err := b.db.Instant(context.Background(), fmt.Sprintf(`work_total{sender=%q}`, s.name), b.now().UnixMilli())
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%s: %v, %v", s.name, got, err)
+		}
+		if v := int(got[0].V); v < s.acked || v > s.tried {
+			t.Errorf("%s: %d stored; %d acked of %d sent", s.name, v, s.acked, s.tried)
+		}
+	}
+	t.Logf("%d rounds, %d senders, %d requests acked", rounds, len(senders), acked)
+}
+
+// S2-88, S2-18: an actor that is frozen, with requests half sent and answers
+// unread, holds up neither the end nor the next activation, and needs no hook.
+func TestFrozenActor(t *testing.T) {
+	b := newBed(t, func(o *Options) { o.Grace = 50 * time.Millisecond })
+	b.define("w1")
+	st := b.activate("w1", "a")
+	a := st.Listen[0]
+	var conns []net.Conn
+	for _, text := range []string{
+		"", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\n",
+		"POST /v1/metrics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 1000\r\n\r\nx",
+	} {
+		c, err := net.Dial(a.Network, a.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	_, rpc := dial(t, a)
+	if _, err := rpc.Export(context.Background(), b.request(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.end("w1")
+	for i, c := range conns {
+		buf := make([]byte, 1<<16)
+		for {
+			if _, err := c.Read(buf); err != nil {
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("connection %d is open after the end", i)
+				}
+				break
+			}
+		}
+	}
+	b.activate("w1", "b")
+	// The actor goes on, and its library connects again by itself.
+	if _, err := rpc.Export(context.Background(), b.request(1), grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.work("a"); got != 1 {
+		t.Errorf("a has %g; want 1", got)
+	}
+	if got := b.work("b"); got != 1 {
+		t.Errorf("b has %g; want 1", got)
+	}
+}
+
+// Suspend and resume with an SDK that keeps running (S2-4, S2-16): the listener is
+// closed and opened again, the exporter of the OpenTelemetry SDK for Go connects
+// again by itself, and what it counts then is the next activation's.
+func TestGoSDKOverSuspendAndResume(t *testing.T) {
+	old := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, old) })
+	b := newBed(t, nil)
+	b.define("w1")
+	ctx := context.Background()
+	first := b.activate("w1", "a")
+	exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithInsecure(), otlpmetricgrpc.WithEndpoint(first.Listen[0].Addr),
+		otlpmetricgrpc.WithTemporalitySelector(func(sdk.InstrumentKind) metricdata.Temporality { return metricdata.DeltaTemporality }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewPeriodicReader(exporter, sdk.WithInterval(time.Hour))),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "web"), attribute.String("k8s.pod.name", "forged"))))
+	counter, err := provider.Meter("test").Int64Counter("work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush := func(n int64) {
+		t.Helper()
+		counter.Add(ctx, n)
+		if err := provider.ForceFlush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(3)
+	flush(4)
+	b.end("w1")
+	counter.Add(ctx, 5) // counted while suspended, sent after
+	b.activate("w1", "b")
+	flush(6)
+	b.end("w1")
+	b.activate("w1", "a")
+	flush(7)
+	if err := provider.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if x, y := b.work("a"), b.work("b"); x != 14 || y != 11 {
+		t.Errorf("a has %g, b has %g; want 14 and 11", x, y)
+	}
+	if got := b.labelsOf(`work_total{k8s_pod_name!~"pod-a|pod-b"}`); len(got) > 0 {
+		t.Errorf("stored for nobody: %v", got)
+	}
+}
+
+// A hundred activations in a row, with clients that come and do not go, leave no
+// goroutine and no descriptor.
+func TestActivationsLeakNothing(t *testing.T) {
+	b := newBed(t, nil)
+	b.define("w1", "127.0.0.1:0", filepath.Join(t.TempDir(), "w.sock"))
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	round := func() {
+		st := b.activate("w1", "a")
+		for _, a := range st.Listen {
+			s := httpSender(t, "", a)
+			if err := s.send(context.Background(), b.request(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.end("w1")
+	}
+	round()
+	old, before := goleak.IgnoreCurrent(), descriptors()
+	for range 100 {
+		round()
+	}
+	// The clients' own ends are closed when their transports notice.
+	goleak.VerifyNone(t, old)
+	if after := descriptors(); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// Until the self-test has passed a request waits, then it is answered.
+func TestRequestsWaitForTheSelfTest(t *testing.T) {
+	type answer struct {
+		code int
+		err  error
+	}
+	answers := make(chan answer, 2)
+	var b *bed
+	b = newBed(t, func(o *Options) {
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			a := Address{network, address}
+			go func() {
+				hc, url := client(t, a)
+				code, err := b.post(hc, url, 1)
+				answers <- answer{code, err}
+			}()
+			_, rpc := dial(t, a)
+			go func() {
+				_, err := rpc.Export(context.Background(), b.request(1))
+				answers <- answer{200, err}
+			}()
+			if len(answers) > 0 {
+				t.Error("answered before the self-test")
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	})
+	b.define("w1")
+	b.activate("w1", "a")
+	for range 2 {
+		if a := <-answers; a.code != 200 || a.err != nil {
+			t.Errorf("%d, %v", a.code, a.err)
+		}
+	}
+	if got := b.work("a"); got < 1 {
+		t.Errorf("stored %g", got)
+	}
+}
+
+// Many at once may say the same, or contradict each other: one of them is live.
+func TestActivationsInParallel(t *testing.T) {
+	b := newBed(t, nil)
+	b.define("w1")
+	for range 20 {
+		var began, same, refused atomic.Int64
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				_, first, err := b.m.Activate(context.Background(), "w1", nil, Activation{Identity: who(string(rune('a' + i%2)))})
+				switch {
+				case err == nil && first:
+					began.Add(1)
+				case err == nil:
+					same.Add(1)
+				case errors.Is(err, ErrConflict):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+			all.Go(func() { b.m.States() })
+		}
+		all.Wait()
+		if began.Load() != 1 || same.Load() != 3 || refused.Load() != 4 {
+			t.Fatalf("%d began, %d were live, %d refused; want 1, 3, 4", began.Load(), same.Load(), refused.Load())
+		}
+		for range 4 {
+			all.Go(func() { b.m.End("w1") })
+		}
+		all.Wait()
+		if s := b.m.States()[0]; s.Live || strings.Contains(fmt.Sprint(s.Who), "a") {
+			t.Fatalf("after the end: %+v", s)
+		}
+	}
+}
