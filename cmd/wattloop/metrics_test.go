@@ -27,6 +27,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock")
 	feed := n.feed(t, 170)
 	n.await(t, "a cap", n.ours)
+	// What is counted only once it happens: a span, and a refusal.
+	for _, body := range []string{"\x0a\x04\x12\x02\x12\x00", "\xff"} {
+		resp, err := http.Post("http://"+n.addr+"/v1/traces", "application/x-protobuf", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
 	var text string
 	served := map[string]string{}
 	n.await(t, "every documented metric", func() bool {
