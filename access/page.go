@@ -59,11 +59,13 @@ func ownAddress(hostport string, local net.Addr) bool {
 	return err == nil && isIP && ip.WithZone("").Unmap() == own.Unmap()
 }
 
+var crossOrigin = http.NewCrossOriginProtection()
+
 // foreign is a request that a page of another origin sent, reads included, which
 // CrossOriginProtection lets pass: a browser always names the origin of a
 // cross-origin fetch.
 func foreign(r *http.Request) bool {
-	if http.NewCrossOriginProtection().Check(r) != nil {
+	if crossOrigin.Check(r) != nil {
 		return true
 	}
 	o := r.Header.Get("Origin")

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,10 +78,8 @@ func (s *Server) HTTP() *http.Server {
 // the request's encoding, and an error is a google.rpc.Status.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for _, g := range signals {
-		serve := func(w http.ResponseWriter, req *http.Request) { s.serveHTTP(w, req, g) }
-		mux.HandleFunc(g.path, serve)
-		mux.HandleFunc("/api/v1/otlp"+g.path, serve)
+	for path, g := range paths() {
+		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { s.serveHTTP(w, req, g) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		s.refuse(w, req, encodingOf(req.Header), answerNoPath,
@@ -87,6 +87,18 @@ func (s *Server) Handler() http.Handler {
 	})
 	return s.protect(mux)
 }
+
+// paths are all that OTLP/HTTP is taken at.
+func paths() map[string]signal {
+	all := map[string]signal{}
+	for _, g := range signals {
+		all[g.path], all["/api/v1/otlp"+g.path] = g, g
+	}
+	return all
+}
+
+// Paths are where Handler takes OTLP/HTTP, sorted.
+func Paths() []string { return slices.Sorted(maps.Keys(paths())) }
 
 func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
 	enc := encodingOf(req.Header)

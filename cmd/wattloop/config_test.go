@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -249,6 +250,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("\ufeff---\n", false)
 	f.Add("rules: [[x]]\nnode:\n\tx", false)
 	f.Add(configTemplate(false), false)
+	f.Add("access: [{role: push, token: 0123456789abcdef0123456789abcdef}, {roles: [read], peer: {uid: 7}}]", false)
 	f.Fuzz(func(t *testing.T, text string, warden bool) {
 		c := defaultConfig()
 		err := c.apply("f.yaml", []byte(text), warden, noEnv)
@@ -256,8 +258,76 @@ func FuzzConfig(f *testing.F) {
 		if err == nil {
 			return
 		}
+		if strings.Contains(err.Error(), "token: 0123456789abcdef") {
+			t.Errorf("%q: a token is shown: %v", text, err)
+		}
 		if !strings.HasPrefix(err.Error(), "f.yaml") {
 			t.Errorf("%q: %v; want the file's name first", text, err)
 		}
 	})
+}
+
+// The key access, from the file to what is said of it: no token is ever shown.
+func TestConfigAccess(t *testing.T) {
+	const token = "0123456789abcdef0123456789abcdef"
+	env := func(name string) (string, bool) { return token, name == "TOKEN" }
+	f := func(text, want, wantErr string) {
+		t.Helper()
+		c, err := loaded(t, text, "", env)
+		shown := c.Access.String() + fmt.Sprint(err)
+		if strings.Contains(shown, token) || strings.Contains(shown, "s3cret") {
+			t.Errorf("%s: a token is shown: %s", text, shown)
+		}
+		if wantErr != "" {
+			if err == nil || !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("%s: %v; want %q", text, err, wantErr)
+			}
+			return
+		}
+		if err != nil || c.Access.String() != want {
+			t.Errorf("%s: %s, %v; want %s", text, c.Access.String(), err, want)
+		}
+	}
+	f("access: []", "[]", "")
+	f("access: [{role: push, token: "+token+"}]", "[{roles: [push], token: <secret>}]", "")
+	f("access: [{role: push, token: '${env:TOKEN}'}]", "[{roles: [push], token: <secret>}]", "")
+	f("access:\n- roles: [read, admin]\n  token_file: /x\n- {role: read, user: alice}\n- {role: admin, peer: {group: ops, uid: 7}}",
+		"[{roles: [read, admin], token_file: /x}, {roles: [read], user: alice}, {roles: [admin], peer group: ops, peer uid: 7}]", "")
+	f("access: [{role: push, token: '${env:NOPE}'}]", "", "variable NOPE is not set")
+	f("access: s3cret", "", "want a list like")
+	f("access: {role: push, token: s3cret}", "", "want a list like")
+	f("access: [s3cret]", "", "entry 1: want keys")
+	f("access: [{role: pusher, token: s3cret}]", "", `entry 1: role "pusher"`)
+	f("access: [{token: s3cret}]", "", "entry 1: has no role")
+	f("access: [{role: push}]", "", "entry 1: want one of token_file, token, user and peer")
+	f("access: [{role: push, token: s3cret, user: alice}]", "", "entry 1: want one of")
+	f("access: [{role: push, roles: [read], token: s3cret}]", "", "has role and roles")
+	f("access: [{role: push, token: [s3cret]}]", "", "token has no value")
+	f("access: [{role: push, secret: s3cret, token: s3cret}]", "", "unknown key secret")
+	f("access: [{role: push, peer: {name: x}}]", "", "peer: key name")
+	f("access: [{role: push, peer: []}]", "", "peer: want")
+	// A line with a token is shown without it, whatever is wrong with the file.
+	f("tokne: x\ntoken: s3cret", "", "unknown key token")
+	f("access: [{role: push, token: \"s3cret\"}", "", "not YAML")
+	f("{access: [], token: 's3cret'}", "", "unknown key token")
+
+	dir := t.TempDir()
+	g := func(name, text string, mode os.FileMode, wantErr string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readToken(path)
+		if wantErr == "" && (err != nil || got != token) || wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)) {
+			t.Errorf("%s: %v; want %q", name, err, wantErr)
+		}
+	}
+	g("fine", token+"\nmore\n", 0o600, "")
+	g("read only", "  "+token, 0o400, "")
+	g("open", token, 0o640, "others may read the token (mode 0640): chmod 600")
+	g("empty", "\n"+token, 0o600, "its first line is empty")
+	if _, err := readToken(filepath.Join(dir, "nowhere")); err == nil || !strings.Contains(err.Error(), "nowhere: no such file") {
+		t.Errorf("no file: %v", err)
+	}
 }

@@ -183,6 +183,9 @@ func (f *fileReader) set(s setting, k, v *yaml.Node) {
 	}
 	if err != nil {
 		f.fail(v, "", "%s: %s", s.key, err)
+		if s.flag == noFlag { // the line may hold what nobody may read
+			f.messages[len(f.messages)-1].SourceLine = ""
+		}
 		return
 	}
 	f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
