@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
@@ -38,8 +39,9 @@ type accumulator struct {
 // total is a sum as of its newest sample.
 type total struct {
 	v   float64
-	t   int64 // Unix milliseconds of the newest sample
-	any bool  // there is one
+	f   *native.FloatHistogram // of an exponential histogram, in place of v; never changed in place
+	t   int64                  // Unix milliseconds of the newest sample
+	any bool                   // there is one
 }
 
 // runningSum is the sum of the increments of a series.
@@ -195,7 +197,7 @@ func (w *walk) compare(a *runningSum) {
 	}
 	switch {
 	case !a.any:
-		a.total = total{v, t, true}
+		a.total = total{v: v, t: t, any: true}
 	case a.monotonic:
 		a.v, a.t = max(a.v, v), max(a.t, t)
 	case t > a.t:
@@ -310,7 +312,12 @@ func (w *walk) repeat(m *metric, st *stream, t int64) {
 	w.tally.windows[windowRepeated]++
 	first := len(w.samples)
 	for s := range st.all() {
-		if a := w.sumOf(m, s); a != nil && a.any && a.t == t {
+		a := w.sumOf(m, s)
+		switch {
+		case a == nil || !a.any || a.t != t:
+		case m.kind == kindExpHistogram && a.f != nil:
+			w.histogramSample(m, s, t, hist{f: a.f.Copy()})
+		case m.kind != kindExpHistogram:
 			w.sample(m, s, t, a.v)
 		}
 	}

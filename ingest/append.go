@@ -14,7 +14,8 @@ import (
 type sample struct {
 	s    *series
 	t    int64
-	v    float64
+	v    float64 // of a histogram: its fingerprint
+	hist int32   // which of walk.hists it is, from 1; 0 for a float
 	is   presence
 	done bool // the appender has it
 }
@@ -75,7 +76,7 @@ func (w *walk) add(m *metric, s *series, t int64, v float64) {
 // commit gives what is queued to the store. An error means that nothing of the
 // request may count as stored.
 func (w *walk) commit(ctx context.Context) error {
-	if len(w.pending) == 0 {
+	if len(w.pending)+len(w.exemplars.kept) == 0 {
 		return w.keep()
 	}
 	if w.disorder {
@@ -100,7 +101,10 @@ func (w *walk) commit(ctx context.Context) error {
 	if err := w.keep(); err != nil {
 		return errors.Join(err, app.Rollback())
 	}
-	if w.appended == 0 {
+	if len(w.exemplars.kept) > 0 {
+		w.appendExemplars(app)
+	}
+	if w.appended+len(w.exemplars.kept) == 0 {
 		failed = false
 		return app.Rollback()
 	}
@@ -148,7 +152,9 @@ func (w *walk) appendPoint(ctx context.Context, app storage.Appender, p *point) 
 func (w *walk) appendSamples(ctx context.Context, app storage.Appender, samples []sample) (why reason, err error) {
 	for i := range samples {
 		sm := &samples[i]
-		if sm.is = w.look(ctx, sm, len(samples) > 1); sm.is == other {
+		// The appender does not say of a histogram that it is late.
+		ask := len(samples) > 1 || sm.hist != 0
+		if sm.is = w.look(ctx, sm, ask); sm.is == other {
 			return duplicate, nil
 		}
 	}
@@ -186,6 +192,10 @@ func (w *walk) appendAs(app storage.Appender, sm *sample, inOrder bool) (storage
 	if inOrder != w.discarding {
 		app.SetOptions(&storage.AppendOptions{DiscardOutOfOrder: inOrder})
 		w.discarding = inOrder
+	}
+	if sm.hist != 0 {
+		x := w.hists[sm.hist-1]
+		return app.AppendHistogram(sm.s.ref, sm.s.labels, sm.t, x.h, x.f)
 	}
 	return app.Append(sm.s.ref, sm.s.labels, sm.t, sm.v)
 }

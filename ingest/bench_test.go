@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/exemplar"
+	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -172,6 +174,12 @@ func (void) Commit() error                     { return nil }
 func (void) Rollback() error                   { return nil }
 func (void) Append(ref storage.SeriesRef, _ labels.Labels, _ int64, _ float64) (storage.SeriesRef, error) {
 	return max(ref, 1), nil
+}
+func (void) AppendHistogram(ref storage.SeriesRef, _ labels.Labels, _ int64, _ *native.Histogram, _ *native.FloatHistogram) (storage.SeriesRef, error) {
+	return max(ref, 1), nil
+}
+func (void) AppendExemplar(ref storage.SeriesRef, _ labels.Labels, _ exemplar.Exemplar) (storage.SeriesRef, error) {
+	return ref, nil
 }
 
 // In the steady state a request of known series allocates nothing for a point.

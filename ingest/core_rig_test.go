@@ -26,6 +26,7 @@ const base = 1760000000_000
 type bed struct {
 	t   *testing.T
 	db  *tsdb.DB
+	mem *memStore // in place of db
 	r   *Receiver
 	now int64
 }
@@ -92,7 +93,19 @@ type tv struct {
 // stored reads every sample back, by the text of the labels.
 func (b *bed) stored() map[string][]tv {
 	b.t.Helper()
+	if b.mem != nil {
+		return b.mem.stored(b.t)
+	}
 	return readAll(b.t, b.db, math.MinInt64, math.MaxInt64)
+}
+
+// sampleAt gives a sample as a number, a native histogram as its print.
+func sampleAt(it chunkenc.Iterator, typ chunkenc.ValueType) (int64, float64) {
+	if typ == chunkenc.ValFloat {
+		return it.At()
+	}
+	t, f := it.AtFloatHistogram(nil)
+	return t, printOf(f)
 }
 
 func readAll(t testing.TB, db storage.Queryable, mint, maxt int64) map[string][]tv {
@@ -108,7 +121,7 @@ func readAll(t testing.TB, db storage.Queryable, mint, maxt int64) map[string][]
 		s := set.At()
 		it := s.Iterator(nil)
 		for typ := it.Next(); typ != chunkenc.ValNone; typ = it.Next() {
-			ts, v := it.At()
+			ts, v := sampleAt(it, typ)
 			all[s.Labels().String()] = append(all[s.Labels().String()], tv{ts, v})
 		}
 		if it.Err() != nil {

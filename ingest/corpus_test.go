@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 )
@@ -63,7 +64,7 @@ func TestCorpus(t *testing.T) {
 }
 
 func checkCorpusFile(t *testing.T, body []byte, isJSON bool, md pmetric.Metrics) {
-	x := newExpectation(t)
+	x := newExpectation(t, otlptranslator.UnderscoreEscapingWithSuffixes)
 	x.request(md)
 	if int(x.points) != md.DataPointCount() {
 		t.Fatalf("the test counts %d points, pdata %d", x.points, md.DataPointCount())

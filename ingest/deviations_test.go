@@ -27,7 +27,15 @@ var deviations = []deviation{
 	{"reserved_name, channel", `"reserved set (k8s.*, ..., channel, ...)", decisions.md X26`},
 	{"an empty value", `as label_collision: k.a="1" and k_a="" become "1;" in the converter; an empty value is no label`},
 	{"bad_label, bad_temporality", `"sent = stored + folded + rejected": the converter drops the metric with an error`},
-	{"unsupported_*", `the issue: "kinds that come later are counted as such by reason"`},
+	{"bad_scale", `the converter drops the whole metric with an error: one point must not take the others along`},
+	{"bad_buckets", `P5: a bucket beyond the greatest number has no bounds in the store`},
+	{"count_mismatch", `the TSDB refuses such a histogram, and the request with it`},
+	{"bucket_limit", `reliability.md section 2: nothing that a sender chooses is without a bound`},
+	{"bad_summary", `as bad_histogram: two equal quantiles are two values of one series at one time`},
+	{"zero_threshold", `metrics.proto: "ZeroThreshold may be optionally set to convey the width of the zero region"; the converter takes its default`},
+	{"gauge exemplars", `metrics.proto has them on every NumberDataPoint; the converter reads those of sums alone`},
+	{"unsorted exemplars", `metrics.proto gives them no order; the converter takes them to be in that of their values`},
+	{"exemplars", `S2-39: an exemplar without a number or a time, far ahead, or with text that is no text is left out, its point is not`},
 	{"bad_histogram", `P5: two equal bounds are two values of one series at one time`},
 	{"promoted", `"Data-point k8s_node_name=evil over trusted resource k8s.node.name: stored label evil"`},
 	{"not scalar", `"drop non-scalar attribute values before AsString"`},
@@ -76,9 +84,15 @@ func single(m, to pmetric.Metric, i int) (attrs pcommon.Map, why string) {
 		m.Histogram().DataPoints().At(i).CopyTo(dp)
 		return dp.Attributes(), ""
 	case pmetric.MetricTypeExponentialHistogram:
-		return attrs, "unsupported_exponential_histogram"
+		h := to.SetEmptyExponentialHistogram()
+		h.SetAggregationTemporality(m.ExponentialHistogram().AggregationTemporality())
+		dp := h.DataPoints().AppendEmpty()
+		m.ExponentialHistogram().DataPoints().At(i).CopyTo(dp)
+		return dp.Attributes(), ""
 	}
-	return attrs, "unsupported_summary"
+	dp := to.SetEmptySummary().DataPoints().AppendEmpty()
+	m.Summary().DataPoints().At(i).CopyTo(dp)
+	return dp.Attributes(), ""
 }
 
 func identity(m pmetric.Metric) string {
@@ -91,6 +105,8 @@ func identity(m pmetric.Metric) string {
 		return id + m.Sum().AggregationTemporality().String()
 	case pmetric.MetricTypeHistogram:
 		return id + m.Histogram().AggregationTemporality().String()
+	case pmetric.MetricTypeExponentialHistogram:
+		return id + m.ExponentialHistogram().AggregationTemporality().String()
 	}
 	return id
 }
@@ -101,6 +117,8 @@ func isDelta(m pmetric.Metric) bool {
 		return m.Sum().AggregationTemporality() == delta
 	case pmetric.MetricTypeHistogram:
 		return m.Histogram().AggregationTemporality() == delta
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().AggregationTemporality() == delta
 	}
 	return false
 }
@@ -108,7 +126,7 @@ func isDelta(m pmetric.Metric) bool {
 // refuse says which deviation refuses a point, in the order in which they are
 // looked at.
 func (x *expectation) refuse(res pcommon.Resource, m pmetric.Metric, attrs pcommon.Map) string {
-	if why := refuseMetric(m); why != "" {
+	if why := x.refuseMetric(m); why != "" {
 		return why
 	}
 	var stamp pcommon.Timestamp
@@ -148,17 +166,77 @@ func (x *expectation) refuse(res pcommon.Resource, m pmetric.Metric, attrs pcomm
 		if dp.HasSum() && (math.IsNaN(dp.Sum()) || math.IsInf(dp.Sum(), 0)) && !dp.Flags().NoRecordedValue() {
 			value = "not_finite"
 		}
+	case pmetric.MetricTypeExponentialHistogram:
+		dp := m.ExponentialHistogram().DataPoints().At(0)
+		stamp = dp.Timestamp()
+		value = refuseExponential(dp)
+	case pmetric.MetricTypeSummary:
+		dp := m.Summary().DataPoints().At(0)
+		stamp = dp.Timestamp()
+		value = refuseSummary(dp)
 	}
 	if why := x.refuseTime(stamp); why != "" {
 		return why
 	}
-	if why := refuseAttributes(res, attrs, m.Type() == pmetric.MetricTypeHistogram); why != "" {
+	own := map[pmetric.MetricType]string{pmetric.MetricTypeHistogram: "le", pmetric.MetricTypeSummary: "quantile"}[m.Type()]
+	if why := x.refuseAttributes(res, attrs, own); why != "" {
 		return why
 	}
 	return value
 }
 
-func refuseMetric(m pmetric.Metric) string {
+func refuseExponential(dp pmetric.ExponentialHistogramDataPoint) string {
+	positive, negative := dp.Positive().BucketCounts().AsRaw(), dp.Negative().BucketCounts().AsRaw()
+	sum := dp.ZeroCount()
+	for _, n := range append(slices.Clone(positive), negative...) {
+		sum += n
+	}
+	switch {
+	case dp.Flags().NoRecordedValue():
+		return ""
+	case len(positive) > 1024 || len(negative) > 1024:
+		return "bucket_limit"
+	case dp.Scale() < -4:
+		return "bad_scale"
+	case math.IsNaN(dp.Sum()) || math.IsInf(dp.Sum(), 0):
+		return "not_finite"
+	case !(dp.ZeroThreshold() >= 0) || math.IsInf(dp.ZeroThreshold(), 0),
+		beyond(dp.Scale(), dp.Positive()) || beyond(dp.Scale(), dp.Negative()):
+		return "bad_buckets"
+	case sum != dp.Count():
+		return "count_mismatch"
+	}
+	return ""
+}
+
+// beyond reports whether a bucket that is not empty begins above the greatest
+// float64, or ends below the least above 0.
+func beyond(scale int32, b pmetric.ExponentialHistogramDataPointBuckets) bool {
+	for i, n := range b.BucketCounts().AsRaw() {
+		index := float64(b.Offset()) + float64(i)
+		low, high := math.Ldexp(index, -int(scale)), math.Ldexp(index+1, -int(scale)) // exponents of 2
+		if n > 0 && (low >= 1024 || high < -1075) {
+			return true
+		}
+	}
+	return false
+}
+
+func refuseSummary(dp pmetric.SummaryDataPoint) string {
+	if !dp.Flags().NoRecordedValue() && (math.IsNaN(dp.Sum()) || math.IsInf(dp.Sum(), 0)) {
+		return "not_finite"
+	}
+	seen := map[float64]bool{}
+	for _, q := range dp.QuantileValues().All() {
+		if v := q.Quantile(); !(v >= 0 && v <= 1) || seen[v] {
+			return "bad_summary"
+		}
+		seen[q.Quantile()] = true
+	}
+	return ""
+}
+
+func (x *expectation) refuseMetric(m pmetric.Metric) string {
 	temporality := cumulative
 	t := otlptranslator.Metric{Name: m.Name(), Unit: m.Unit(), Type: otlptranslator.MetricTypeGauge}
 	switch m.Type() {
@@ -171,19 +249,31 @@ func refuseMetric(m pmetric.Metric) string {
 	case pmetric.MetricTypeHistogram:
 		temporality = m.Histogram().AggregationTemporality()
 		t.Type = otlptranslator.MetricTypeHistogram
+	case pmetric.MetricTypeExponentialHistogram:
+		temporality = m.ExponentialHistogram().AggregationTemporality()
+		t.Type = otlptranslator.MetricTypeExponentialHistogram
+	case pmetric.MetricTypeSummary:
+		t.Type = otlptranslator.MetricTypeSummary
 	}
-	namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
+	namer := otlptranslator.NewMetricNamer("", x.strategy)
 	name, err := namer.Build(t)
 	switch {
 	case temporality != cumulative && temporality != delta:
 		return "bad_temporality"
-	case err != nil:
+	case err != nil || name == "":
 		return "bad_name"
-	case name == "up" || name == targetInfoName || slices.ContainsFunc([]string{"wattloop_", "joulie_twin_", "scrape_", "ALERTS"},
-		func(p string) bool { return strings.HasPrefix(name, p) }):
+	case takesSeries(name):
 		return "reserved_name"
 	}
 	return ""
+}
+
+// takesSeries reports whether a name is wattloop's own, also when it is read with
+// underscores for dots.
+func takesSeries(name string) bool {
+	name = strings.ReplaceAll(name, ".", "_")
+	return name == "up" || name == targetInfoName || slices.ContainsFunc([]string{"wattloop_", "joulie_twin_", "scrape_", "ALERTS"},
+		func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 func (x *expectation) refuseTime(stamp pcommon.Timestamp) string {
@@ -199,17 +289,14 @@ func (x *expectation) refuseTime(stamp pcommon.Timestamp) string {
 	return ""
 }
 
-//lint:ignore SA1019 a default Prometheus sets it
-var oracleLabels = otlptranslator.LabelNamer{UnderscoreLabelSanitization: true, PreserveMultipleUnderscores: true}
-
-func refuseAttributes(res pcommon.Resource, attrs pcommon.Map, isHistogram bool) string {
-	held := resourceLabels(res)
+func (x *expectation) refuseAttributes(res pcommon.Resource, attrs pcommon.Map, own string) string {
+	held := x.resourceLabels(res)
 	seen := map[string]bool{}
 	for key, v := range attrs.All() {
 		if key == "__name__" || !isScalar(v) || v.AsString() == "" {
 			continue
 		}
-		name, err := oracleLabels.Build(key)
+		name, err := x.label.Build(key)
 		switch {
 		case err != nil:
 			return "bad_label"
@@ -226,7 +313,7 @@ func refuseAttributes(res pcommon.Resource, attrs pcommon.Map, isHistogram bool)
 		if held[name] {
 			continue
 		}
-		if seen[name] || isHistogram && name == "le" {
+		if seen[name] || name == own {
 			return "label_collision"
 		}
 		seen[name] = true
@@ -239,10 +326,13 @@ func isScalar(v pcommon.Value) bool {
 }
 
 // resourceLabels are the labels that a resource gives to each of its points.
-func resourceLabels(res pcommon.Resource) map[string]bool {
+func (x *expectation) resourceLabels(res pcommon.Resource) map[string]bool {
 	held := map[string]bool{}
-	for key, label := range map[string]string{"k8s.node.name": "k8s_node_name", "host.name": "host_name",
-		"service.name": "job", "service.instance.id": "instance"} {
+	labels := map[string]string{"service.name": "job", "service.instance.id": "instance"}
+	for _, key := range []string{"k8s.node.name", "host.name"} {
+		labels[key], _ = x.label.Build(key)
+	}
+	for key, label := range labels {
 		if v, ok := res.Attributes().Get(key); ok && isScalar(v) && v.AsString() != "" {
 			held[label] = true
 		}
@@ -252,14 +342,96 @@ func resourceLabels(res pcommon.Resource) map[string]bool {
 
 // prepare takes out of a point, and of its resource's copy, what the deviations
 // keep from the labels.
-func prepare(res pcommon.Resource, attrs pcommon.Map) {
-	held := resourceLabels(res)
+func (x *expectation) prepare(res pcommon.Resource, attrs pcommon.Map) {
+	held := x.resourceLabels(res)
 	attrs.RemoveIf(func(key string, v pcommon.Value) bool {
-		name, err := oracleLabels.Build(key)
+		name, err := x.label.Build(key)
 		return !isScalar(v) || v.AsString() == "" || err == nil && held[name]
 	})
 	if v, ok := attrs.Get("channel"); ok {
 		attrs.PutStr("exported_channel", v.AsString())
 		attrs.Remove("channel")
 	}
+}
+
+// widen gives the oracle's histogram the zero threshold of its point.
+func (x *expectation) widen(m pmetric.Metric, samples []oracleSample) {
+	if m.Type() != pmetric.MetricTypeExponentialHistogram {
+		return
+	}
+	for i := range samples {
+		if f := samples[i].f; f != nil {
+			f.ZeroThreshold = max(f.ZeroThreshold, m.ExponentialHistogram().DataPoints().At(0).ZeroThreshold())
+		}
+	}
+}
+
+// prepareExemplars takes out of the only point of m the exemplars that are left
+// out, and of the others what is no label. It returns how many those were.
+func prepareExemplars(m pmetric.Metric, now int64) (refused int64) {
+	var list pmetric.ExemplarSlice
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		list = m.Gauge().DataPoints().At(0).Exemplars()
+	case pmetric.MetricTypeSum:
+		list = m.Sum().DataPoints().At(0).Exemplars()
+	case pmetric.MetricTypeHistogram:
+		list = m.Histogram().DataPoints().At(0).Exemplars()
+	case pmetric.MetricTypeExponentialHistogram:
+		list = m.ExponentialHistogram().DataPoints().At(0).Exemplars()
+	default:
+		return 0
+	}
+	list.RemoveIf(func(e pmetric.Exemplar) bool {
+		gone := e.ValueType() == pmetric.ExemplarValueTypeEmpty || (&expectation{now: now}).refuseTime(e.Timestamp()) != ""
+		attrs := e.FilteredAttributes()
+		attrs.RemoveIf(func(key string, v pcommon.Value) bool {
+			return !isScalar(v) || v.AsString() == "" || key == "__name__" ||
+				key == "trace_id" && !e.TraceID().IsEmpty() || key == "span_id" && !e.SpanID().IsEmpty()
+		})
+		for key, v := range attrs.All() {
+			gone = gone || key == "" || !plain(key) || !plain(v.AsString())
+		}
+		if gone {
+			refused++
+		}
+		return gone
+	})
+	for i := 1; i < list.Len(); i++ { // few: insertion
+		for j := i; j > 0 && valueOf(list.At(j)) < valueOf(list.At(j-1)); j-- {
+			swap := pmetric.NewExemplar()
+			list.At(j).CopyTo(swap)
+			list.At(j - 1).CopyTo(list.At(j))
+			swap.CopyTo(list.At(j - 1))
+		}
+	}
+	return refused
+}
+
+func valueOf(e pmetric.Exemplar) float64 {
+	if e.ValueType() == pmetric.ExemplarValueTypeInt {
+		return float64(e.IntValue())
+	}
+	return e.DoubleValue()
+}
+
+// ofGauge adds the exemplars of the one point of a gauge, as those of a sum.
+func (x *expectation) ofGauge(md pmetric.Metrics, got *captured) {
+	sum := pmetric.NewMetrics()
+	md.CopyTo(sum)
+	m := sum.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0)
+	if m.Type() != pmetric.MetricTypeGauge {
+		return
+	}
+	dp := pmetric.NewNumberDataPoint()
+	m.Gauge().DataPoints().At(0).CopyTo(dp)
+	m.SetName("any")
+	s := m.SetEmptySum()
+	s.SetAggregationTemporality(cumulative)
+	dp.CopyTo(s.DataPoints().AppendEmpty())
+	other, err := convert(sum, x.strategy)
+	if err != nil {
+		x.t.Fatalf("the oracle refuses a gauge as a sum: %v", err)
+	}
+	got.exemplars, got.of = other.exemplars, other.of
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/wattloop/wattloop/access"
@@ -52,7 +51,7 @@ type Options struct {
 	Lookback time.Duration
 	// Naming is the translation of names. Empty means
 	// UnderscoreEscapingWithSuffixes (S0-152).
-	Naming otlptranslator.TranslationStrategyOption
+	Naming Naming
 	// Promote lists the resource attributes that become labels of each series.
 	// Nil means k8s.node.name and host.name (S0-151).
 	Promote []string
@@ -123,10 +122,10 @@ func NewReceiver(o Options) *Receiver {
 		o.MaxSeries = defaultMaxSeries
 	}
 	if o.Naming == "" {
-		o.Naming = otlptranslator.UnderscoreEscapingWithSuffixes
+		o.Naming = Namings()[0]
 	}
 	if o.Promote == nil {
-		o.Promote = []string{"k8s.node.name", "host.name"}
+		o.Promote = DefaultPromote()
 	}
 	if o.Queryable == nil {
 		o.Queryable, _ = o.Appendable.(storage.Queryable)
@@ -188,6 +187,9 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 		r.o.Watch.Grew(rules, w.newest)
 	}
 	cm.count(&w.tally, w.now, w.newestAccepted)
+	if w.exemplars.point > 0 {
+		cm.countExemplars(&w.exemplars)
+	}
 	return w.tally.result(), w.debt(), nil
 }
 

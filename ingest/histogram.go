@@ -11,20 +11,23 @@ import (
 )
 
 // histogram is the series of one classic histogram: _count, _sum, and _bucket
-// for each bound and for +Inf.
+// for each bound and for +Inf; or of one summary: _count, _sum, and one for each
+// quantile.
 type histogram struct {
 	list   []labels.Label // without the metric name
-	bounds string         // wire bytes of the bounds that buckets stand for
+	bounds string         // wire bytes of the bounds, or quantiles, that buckets stand for
 	ready  bool           // count, inf and buckets are there
 	count  *series
-	inf    *series
+	inf    *series   // nil for a summary
 	sum    *series   // nil until a point has a sum
 	bucket []*series // nil for a bound of +Inf, which the count stands for
 	filled int       // buckets that have had a count
 }
 
-func (w *walk) newHistogram(attrs []attribute) (*histogram, reason) {
-	list, why := w.naming.pointLabels(w.re.v.base, attrs, labels.BucketLabel)
+// newHistogram gives a histogram without series yet. own is the label that tells
+// them apart.
+func (w *walk) newHistogram(attrs []attribute, own string) (*histogram, reason) {
+	list, why := w.naming.pointLabels(w.re.v.base, attrs, own)
 	if why != fine {
 		return nil, why
 	}
@@ -42,6 +45,7 @@ func (w *walk) histogramPoint(b []byte) error {
 		return err
 	}
 	m, h := &w.me.v, e.v.h
+	w.counted = len(v.counts.b) / 8
 	if !v.stale && v.hasSum && (v.sum != v.sum || math.IsInf(v.sum, 0)) {
 		w.tally.reject(notFinite, 1, m.name, "")
 		return nil
@@ -74,7 +78,7 @@ func (w *walk) histogramPoint(b []byte) error {
 	case v.stale && w.src.stamp != nil: // others may go on in the same series
 		w.tally.folded++
 	case v.stale:
-		w.endHistogram(m, h, t, len(v.counts.b)/8)
+		w.endHistogram(m, h, t, w.counted)
 	case m.temporality == temporalityDelta:
 		w.addDeltaHistogram(m, &e.v, t, &v, changed)
 	case w.src.stamp != nil:
@@ -157,7 +161,9 @@ func (st *stream) all() iter.Seq[*series] {
 				return
 			}
 		}
-		yield(h.inf)
+		if h.inf != nil {
+			yield(h.inf)
+		}
 	}
 }
 
@@ -179,7 +185,7 @@ func (w *walk) addDeltaHistogram(m *metric, st *stream, t int64, v *histogramVal
 	w.growHistogram(m, st, t, v, false)
 }
 
-// endHistogram queues a stale marker for each series of the histogram that has
+// endHistogram queues a stale marker for each series of the histogram or the summary that has
 // samples, or would have had with this point's n bucket counts.
 func (w *walk) endHistogram(m *metric, h *histogram, t int64, n int) {
 	marker := math.Float64frombits(value.StaleNaN)
@@ -193,6 +199,8 @@ func (w *walk) endHistogram(m *metric, h *histogram, t int64, n int) {
 			w.sample(m, s, t, marker)
 		}
 	}
-	w.sample(m, h.inf, t, marker)
+	if h.inf != nil {
+		w.sample(m, h.inf, t, marker)
+	}
 	w.queue(point{m: m, t: t}, first)
 }

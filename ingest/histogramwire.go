@@ -39,9 +39,7 @@ func (w *walk) readHistogram(b []byte, v *histogramValue) error {
 		case f.num == 10 && f.typ == wireVarint:
 			v.stale = f.val&1 != 0
 		case f.num == 8 && f.typ == wireBytes:
-			var n int
-			n, _, err = scan(msgExemplar, f.data, 7)
-			w.messages += n
+			err = w.exemplar(f.data)
 		case (f.num == 11 || f.num == 12) && f.typ == wireFixed8: // min, max: no series
 		case f.num <= 12 && f.num != 1:
 			err = undecodable("a field of a histogram point has the wrong wire type")

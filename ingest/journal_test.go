@@ -341,7 +341,7 @@ func TestBoundOfStreams(t *testing.T) {
 func FuzzJournal(f *testing.F) {
 	a := newAccumulator(&Options{MaxSeries: 10}, newMetrics(nil))
 	f.Add(a.snapshot())
-	a.addSum(&runningSum{labels: labelsOf("__name__", "a", "b", "c"), total: total{1, 2, true}})
+	a.addSum(&runningSum{labels: labelsOf("__name__", "a", "b", "c"), total: total{v: 1, t: 2, any: true}})
 	st := &streamState{key: streamKey{1}, past: past{&deltas{}, &lastValue{start: 1, end: 2, v: 3, bounds: 4, counts: []uint64{5}}}}
 	for i := range uint64(12) {
 		st.count(i, i+1, 2)

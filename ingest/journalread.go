@@ -57,7 +57,7 @@ func (r *reading) entry(e *entries) {
 	case entryTotal:
 		t, v := e.varint(), e.float()
 		if s := r.series[id]; s != nil && !e.bad {
-			s.total = total{v, t, true}
+			s.total = total{v: v, t: t, any: true}
 			s.used = max(s.used, t)
 			return
 		}

@@ -22,8 +22,6 @@ import (
 //   - Trace and span ids are in hexadecimal, in either case; all other bytes in
 //     base64.
 //   - null stands for an absent field.
-//   - Exemplars, and the contents of exponential histogram and summary points, are
-//     not read: they are not stored.
 
 // wireFromJSON reads a metrics request.
 func wireFromJSON(body []byte) ([]byte, error) {
@@ -144,10 +142,13 @@ func (d *jsonDecoder) field(f jsonField, depth int) error {
 		return d.list(func() error { return d.nested(f, depth) })
 	case jsonMessage:
 		return d.nested(f, depth)
-	case jsonTimes, jsonDoubles:
+	case jsonTimes, jsonDoubles, jsonCounts:
 		one := jsonTime
-		if f.kind == jsonDoubles {
+		switch f.kind {
+		case jsonDoubles:
 			one = jsonDouble
+		case jsonCounts:
+			one = jsonCount
 		}
 		return d.sized(f.num, func() error {
 			return d.list(func() error { return d.scalar(one) })

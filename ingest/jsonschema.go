@@ -10,12 +10,15 @@ const (
 	jsonBytes
 	jsonBool
 	jsonInt64   // varint
+	jsonCount   // uint64, varint
 	jsonUint32  // varint
 	jsonTime    // fixed64
 	jsonSigned  // sfixed64
 	jsonDouble  // fixed64
 	jsonTimes   // packed fixed64
 	jsonDoubles // packed
+	jsonCounts  // packed varints
+	jsonZigzag  // sint32
 	jsonEnum    // an AggregationTemporality
 	jsonSpanKind
 	jsonStatusCode
@@ -43,10 +46,15 @@ const (
 	jsonGauge
 	jsonSum
 	jsonHistogram
-	jsonUnsupported
+	jsonExpHistogram
+	jsonSummary
 	jsonNumberPoint
 	jsonHistogramPoint
-	jsonUnsupportedPoint
+	jsonExpHistogramPoint
+	jsonBuckets
+	jsonSummaryPoint
+	jsonQuantile
+	jsonExemplar
 	jsonKeyValue
 	jsonAny
 	jsonArray
@@ -86,8 +94,8 @@ var jsonSchema = [...]map[string]jsonField{
 		"metadata": {12, jsonMessages, jsonKeyValue},
 		"gauge":    {5, jsonMessage, jsonGauge}, "sum": {7, jsonMessage, jsonSum},
 		"histogram":             {9, jsonMessage, jsonHistogram},
-		"exponential_histogram": {10, jsonMessage, jsonUnsupported},
-		"summary":               {11, jsonMessage, jsonUnsupported}}),
+		"exponential_histogram": {10, jsonMessage, jsonExpHistogram},
+		"summary":               {11, jsonMessage, jsonSummary}}),
 	jsonGauge: camelAndSnake(map[string]jsonField{
 		"data_points": {1, jsonMessages, jsonNumberPoint}}),
 	jsonSum: camelAndSnake(map[string]jsonField{
@@ -96,19 +104,42 @@ var jsonSchema = [...]map[string]jsonField{
 	jsonHistogram: camelAndSnake(map[string]jsonField{
 		"data_points":             {1, jsonMessages, jsonHistogramPoint},
 		"aggregation_temporality": {2, jsonEnum, 0}}),
-	jsonUnsupported: camelAndSnake(map[string]jsonField{
-		"data_points": {1, jsonMessages, jsonUnsupportedPoint}}),
+	jsonExpHistogram: camelAndSnake(map[string]jsonField{
+		"data_points":             {1, jsonMessages, jsonExpHistogramPoint},
+		"aggregation_temporality": {2, jsonEnum, 0}}),
+	jsonSummary: camelAndSnake(map[string]jsonField{
+		"data_points": {1, jsonMessages, jsonSummaryPoint}}),
 	jsonNumberPoint: camelAndSnake(map[string]jsonField{
 		"attributes": {7, jsonMessages, jsonKeyValue}, "flags": {8, jsonUint32, 0},
 		"start_time_unix_nano": {2, jsonTime, 0}, "time_unix_nano": {3, jsonTime, 0},
-		"as_double": {4, jsonDouble, 0}, "as_int": {6, jsonSigned, 0}}),
+		"as_double": {4, jsonDouble, 0}, "as_int": {6, jsonSigned, 0},
+		"exemplars": {5, jsonMessages, jsonExemplar}}),
 	jsonHistogramPoint: camelAndSnake(map[string]jsonField{
 		"attributes": {9, jsonMessages, jsonKeyValue}, "flags": {10, jsonUint32, 0},
 		"start_time_unix_nano": {2, jsonTime, 0}, "time_unix_nano": {3, jsonTime, 0},
 		"count": {4, jsonTime, 0}, "sum": {5, jsonDouble, 0},
-		"bucket_counts": {6, jsonTimes, 0}, "explicit_bounds": {7, jsonDoubles, 0}}),
-	jsonUnsupportedPoint: {},
-	jsonKeyValue:         {"key": {1, jsonString, 0}, "value": {2, jsonMessage, jsonAny}},
+		"bucket_counts": {6, jsonTimes, 0}, "explicit_bounds": {7, jsonDoubles, 0},
+		"exemplars": {8, jsonMessages, jsonExemplar}}),
+	jsonExpHistogramPoint: camelAndSnake(map[string]jsonField{
+		"attributes": {1, jsonMessages, jsonKeyValue}, "flags": {10, jsonUint32, 0},
+		"start_time_unix_nano": {2, jsonTime, 0}, "time_unix_nano": {3, jsonTime, 0},
+		"count": {4, jsonTime, 0}, "sum": {5, jsonDouble, 0}, "scale": {6, jsonZigzag, 0},
+		"zero_count": {7, jsonTime, 0}, "zero_threshold": {14, jsonDouble, 0},
+		"positive": {8, jsonMessage, jsonBuckets}, "negative": {9, jsonMessage, jsonBuckets},
+		"exemplars": {11, jsonMessages, jsonExemplar}}),
+	jsonBuckets: camelAndSnake(map[string]jsonField{
+		"offset": {1, jsonZigzag, 0}, "bucket_counts": {2, jsonCounts, 0}}),
+	jsonSummaryPoint: camelAndSnake(map[string]jsonField{
+		"attributes": {7, jsonMessages, jsonKeyValue}, "flags": {8, jsonUint32, 0},
+		"start_time_unix_nano": {2, jsonTime, 0}, "time_unix_nano": {3, jsonTime, 0},
+		"count": {4, jsonTime, 0}, "sum": {5, jsonDouble, 0},
+		"quantile_values": {6, jsonMessages, jsonQuantile}}),
+	jsonQuantile: {"quantile": {1, jsonDouble, 0}, "value": {2, jsonDouble, 0}},
+	jsonExemplar: camelAndSnake(map[string]jsonField{
+		"filtered_attributes": {7, jsonMessages, jsonKeyValue}, "time_unix_nano": {2, jsonTime, 0},
+		"as_double": {3, jsonDouble, 0}, "as_int": {6, jsonSigned, 0},
+		"span_id": {4, jsonHex, 0}, "trace_id": {5, jsonHex, 0}}),
+	jsonKeyValue: {"key": {1, jsonString, 0}, "value": {2, jsonMessage, jsonAny}},
 	jsonAny: camelAndSnake(map[string]jsonField{
 		"string_value": {1, jsonString, 0}, "bool_value": {2, jsonBool, 0},
 		"int_value": {3, jsonInt64, 0}, "double_value": {4, jsonDouble, 0},

@@ -32,16 +32,19 @@ func (d *jsonDecoder) scalar(k jsonKind) error {
 	if err != nil {
 		return err
 	}
-	signed := k == jsonInt64 || k == jsonSigned
+	signed := k == jsonInt64 || k == jsonSigned || k == jsonZigzag
 	switch {
 	case negative && (!signed || v > 1<<63), !negative && signed && v > math.MaxInt64,
-		(k == jsonUint32 || k == jsonFixed4) && v > math.MaxUint32:
+		(k == jsonUint32 || k == jsonFixed4) && v > math.MaxUint32,
+		k == jsonZigzag && (v > 1<<31 || v == 1<<31 && !negative):
 		return d.errorf("the integer is out of range")
 	case negative:
 		v = -v
 	}
 	switch k {
-	case jsonInt64, jsonUint32:
+	case jsonZigzag:
+		d.out = binary.AppendUvarint(d.out, uint64(uint32(v<<1)^uint32(int32(v)>>31)))
+	case jsonInt64, jsonUint32, jsonCount:
 		d.out = binary.AppendUvarint(d.out, v)
 	case jsonFixed4:
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))

@@ -23,7 +23,24 @@ const (
 // metricLabel is the label that holds the name of the metric.
 const metricLabel = "__name__"
 
-// naming translates names as Prometheus does with its default settings.
+// Naming is a way to translate the names of metrics and attributes: one of those
+// that Prometheus calls translation strategies.
+type Naming = otlptranslator.TranslationStrategyOption
+
+// Namings are all there are, the default first (S0-152).
+func Namings() []Naming {
+	return []Naming{
+		otlptranslator.UnderscoreEscapingWithSuffixes, otlptranslator.UnderscoreEscapingWithoutSuffixes,
+		otlptranslator.NoUTF8EscapingWithSuffixes, otlptranslator.NoTranslation,
+	}
+}
+
+// DefaultPromote are the resource attributes that become labels of each series
+// (S0-151).
+func DefaultPromote() []string { return []string{"k8s.node.name", "host.name"} }
+
+// naming translates names as Prometheus does with its default settings, but for the
+// strategy.
 type naming struct {
 	metric  otlptranslator.MetricNamer
 	label   otlptranslator.LabelNamer

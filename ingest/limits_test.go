@@ -127,21 +127,3 @@ func TestNameCollision(t *testing.T) {
 	checkResult(t, b.export(p.md), 2, 0, map[string]int64{"name_collision": 2})
 	b.check(watts, tv{base, 1}, tv{base + 2000, 4})
 }
-
-// The points that come later are counted, not lost.
-func TestUnsupported(t *testing.T) {
-	b := newBed(t, nil)
-	p := newPayload(node...)
-	dps := p.metric("e", "").SetEmptyExponentialHistogram().DataPoints()
-	dps.AppendEmpty()
-	dps.AppendEmpty()
-	p.metric("s", "").SetEmptySummary().DataPoints().AppendEmpty()
-	p.gauge("g", "", 0, 1)
-	res := b.export(p.md)
-	checkResult(t, res, 1, 0, map[string]int64{"unsupported_exponential_histogram": 2, "unsupported_summary": 1})
-	for _, text := range []string{"not supported yet: exponential histogram", "not supported yet: summary"} {
-		if !strings.Contains(res.Message, text) {
-			t.Errorf("message %q lacks %q", res.Message, text)
-		}
-	}
-}

@@ -37,7 +37,7 @@ type metric struct {
 	streams     level[stream]
 	name        string // as the sender wrote it
 	unit        string
-	stored      string // without the suffixes of a histogram
+	stored      string // without the suffixes of a histogram or a summary
 	kind        kind
 	temporality uint8
 	monotonic   bool
@@ -80,19 +80,13 @@ func (n *naming) newMetric(h *header) metric {
 	room := maxMetricName
 	t := otlptranslator.Metric{Name: m.name, Unit: m.unit}
 	switch {
-	case h.kind == kindExpHistogram:
-		m.bad = expHistogram
-		return m
-	case h.kind == kindSummary:
-		m.bad = summary
-		return m
 	case !utf8.Valid(h.name) || !utf8.Valid(h.unit):
 		m.bad = invalidUTF8
 		return m
 	case !plain(m.name) || !plain(m.unit):
 		m.bad = badText
 		return m
-	case h.kind != kindGauge && h.temporality != temporalityDelta && h.temporality != temporalityCumulative:
+	case h.kind != kindGauge && h.kind != kindSummary && h.temporality != temporalityDelta && h.temporality != temporalityCumulative:
 		m.bad = badTemporality
 		return m
 	case h.kind == kindGauge:
@@ -100,6 +94,11 @@ func (n *naming) newMetric(h *header) metric {
 	case h.kind == kindHistogram:
 		t.Type = otlptranslator.MetricTypeHistogram
 		room -= len("_bucket")
+	case h.kind == kindExpHistogram:
+		t.Type = otlptranslator.MetricTypeExponentialHistogram
+	case h.kind == kindSummary:
+		t.Type = otlptranslator.MetricTypeSummary
+		room -= len("_count")
 	case h.monotonic:
 		t.Type = otlptranslator.MetricTypeMonotonicCounter
 	default:
@@ -107,7 +106,7 @@ func (n *naming) newMetric(h *header) metric {
 	}
 	stored, err := n.metric.Build(t)
 	switch {
-	case err != nil || len(stored) > room:
+	case err != nil || stored == "" || len(stored) > room:
 		m.bad = badName
 	case reserved(stored):
 		m.bad = reservedName

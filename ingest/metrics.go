@@ -9,12 +9,13 @@ import (
 
 // metrics are the receiver's own.
 type metrics struct {
-	points  *prometheus.CounterVec
-	lag     *prometheus.HistogramVec
-	onward  *prometheus.CounterVec
-	records *prometheus.CounterVec
-	windows *prometheus.CounterVec
-	state   stateMetrics
+	points    *prometheus.CounterVec
+	exemplars *prometheus.CounterVec
+	lag       *prometheus.HistogramVec
+	onward    *prometheus.CounterVec
+	records   *prometheus.CounterVec
+	windows   *prometheus.CounterVec
+	state     stateMetrics
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -23,6 +24,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "wattloop_ingest_points_total",
 			Help: "OTLP metric points by channel, by what became of them (accepted, folded, rejected), and why.",
 		}, []string{"channel", "result", "reason"}),
+		exemplars: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wattloop_ingest_exemplars_total",
+			Help: "Exemplars of OTLP metric points by channel and by what became of them.",
+		}, []string{"channel", "result"}),
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "wattloop_ingest_lag_seconds",
 			Help:    "Age of the newest accepted point of each request when it was stored.",
@@ -39,7 +44,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.windows, m.state = newWindows(reg), newStateMetrics(reg)
 	if reg != nil {
-		reg.MustRegister(m.points, m.lag, m.onward, m.records)
+		reg.MustRegister(m.points, m.exemplars, m.lag, m.onward, m.records)
 	}
 	return m
 }
@@ -49,6 +54,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 type channelMetrics struct {
 	accepted, folded prometheus.Counter
 	rejected         [numReasons]prometheus.Counter
+	exemplars        [numFates]prometheus.Counter
 	lag              prometheus.Observer
 	windows          [numWindows]prometheus.Counter
 	windowCounts     [numWindows]atomic.Uint64 // the same, to be read
@@ -66,6 +72,9 @@ func (m *metrics) channel(name string) *channelMetrics {
 	}
 	for why := fine + 1; why < numReasons; why++ {
 		cm.rejected[why] = m.points.WithLabelValues(name, "rejected", why.String())
+	}
+	for i, word := range fateWords {
+		cm.exemplars[i] = m.exemplars.WithLabelValues(name, word)
 	}
 	return cm
 }
@@ -89,5 +98,11 @@ func (cm *channelMetrics) count(t *tally, now, newest int64) {
 		late := max(0, now-newest)
 		cm.lag.Observe(float64(late) / 1000)
 		cm.last.Store(late + 1)
+	}
+}
+
+func (cm *channelMetrics) countExemplars(x *exemplars) {
+	for i, n := range x.counts {
+		cm.exemplars[i].Add(float64(n))
 	}
 }

@@ -2,13 +2,20 @@ package ingest
 
 import (
 	"context"
+	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/model/exemplar"
 	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -22,22 +29,51 @@ import (
 // captured is what the converter appends.
 type captured struct {
 	storage.AppenderV2
-	samples []oracleSample
+	samples   []oracleSample
+	exemplars []exemplar.Exemplar // and of which of samples they are
+	of        []int
 }
 
 type oracleSample struct {
 	labels labels.Labels
 	t      int64
 	v      float64
+	f      *native.FloatHistogram // in place of v
 }
 
-func (c *captured) Append(_ storage.SeriesRef, ls labels.Labels, _, t int64, v float64, _ *native.Histogram, _ *native.FloatHistogram, _ storage.AOptions) (storage.SeriesRef, error) {
-	c.samples = append(c.samples, oracleSample{ls, t, v})
+// printOf stands for a native histogram among the samples: one number for those
+// that are equal, a stale one's is that of the marker.
+func printOf(f *native.FloatHistogram) float64 {
+	w := walk{seed: testSeed}
+	bits := w.fingerprint(hist{f: f})
+	if bits != value.StaleNaN {
+		bits &= 1<<62 - 1 // no NaN
+	}
+	return math.Float64frombits(bits)
+}
+
+var testSeed = maphash.MakeSeed()
+
+func (c *captured) Append(_ storage.SeriesRef, ls labels.Labels, _, t int64, v float64, h *native.Histogram, _ *native.FloatHistogram, o storage.AOptions) (storage.SeriesRef, error) {
+	s := oracleSample{ls, t, v, nil}
+	if h != nil {
+		s.f = h.ToFloat(nil)
+		s.f.CounterResetHint = native.UnknownCounterReset
+	}
+	c.samples = append(c.samples, s)
+	for _, e := range o.Exemplars {
+		c.exemplars, c.of = append(c.exemplars, e), append(c.of, len(c.samples)-1)
+	}
 	return 1, nil
 }
 
-func oracleSettings() prometheusremotewrite.Settings {
+func exemplarText(ls labels.Labels, e exemplar.Exemplar) string {
+	return fmt.Sprintf("%s %s %v %d", ls, e.Labels, e.Value, e.Ts)
+}
+
+func oracleSettings(strategy Naming) prometheusremotewrite.Settings {
 	o := config.DefaultOTLPConfig
+	o.TranslationStrategy = strategy
 	o.PromoteResourceAttributes = []string{"k8s.node.name", "host.name"}
 	return prometheusremotewrite.Settings{
 		AddMetricSuffixes:                    o.TranslationStrategy.ShouldAddSuffixes(),
@@ -50,28 +86,33 @@ func oracleSettings() prometheusremotewrite.Settings {
 }
 
 // convert runs the converter on one request.
-func convert(md pmetric.Metrics) ([]oracleSample, error) {
+func convert(md pmetric.Metrics, strategy Naming) (*captured, error) {
 	c := &captured{}
-	_, err := prometheusremotewrite.NewPrometheusConverter(c).FromMetrics(context.Background(), md, oracleSettings())
-	return c.samples, err
+	_, err := prometheusremotewrite.NewPrometheusConverter(c).FromMetrics(context.Background(), md, oracleSettings(strategy))
+	return c, err
 }
 
 // expectation is what the oracle and the list of deviations make of requests that
 // are sent in turn.
 type expectation struct {
-	t       rapid.TB
-	now     int64 // 0 without a gate
-	series  map[string][]tv
-	infos   map[string]bool
-	reasons map[string]int64
-	points  int64
-	sums    map[string]float64 // delta
-	newest  map[string]int64
+	t         rapid.TB
+	now       int64 // 0 without a gate
+	strategy  Naming
+	label     otlptranslator.LabelNamer
+	series    map[string][]tv
+	infos     map[string]bool
+	exemplars map[string]bool
+	reasons   map[string]int64
+	points    int64
+	invalid   int64                   // exemplars
+	sums      map[string]oracleSample // delta
 }
 
-func newExpectation(t rapid.TB) *expectation {
-	return &expectation{t: t, series: map[string][]tv{}, infos: map[string]bool{}, reasons: map[string]int64{},
-		sums: map[string]float64{}, newest: map[string]int64{}}
+func newExpectation(t rapid.TB, strategy Naming) *expectation {
+	return &expectation{t: t, strategy: strategy, series: map[string][]tv{}, infos: map[string]bool{}, reasons: map[string]int64{},
+		exemplars: map[string]bool{}, sums: map[string]oracleSample{},
+		//lint:ignore SA1019 a default Prometheus sets it
+		label: otlptranslator.LabelNamer{UTF8Allowed: !strategy.ShouldEscape(), UnderscoreLabelSanitization: true, PreserveMultipleUnderscores: true}}
 }
 
 // request takes each point of a request to the oracle alone.
@@ -101,17 +142,28 @@ func (x *expectation) metric(res pcommon.Resource, m pmetric.Metric, owners map[
 			x.reasons[why]++
 			continue
 		}
-		prepare(res, attrs)
-		samples, err := convert(one)
+		x.prepare(res, attrs)
+		refused := prepareExemplars(om, x.now)
+		got, err := convert(one, x.strategy)
 		if err != nil {
 			x.t.Fatalf("the oracle refuses what no deviation names: %v", err)
 		}
-		x.add(identity(m), isDelta(m), samples, owners)
+		x.widen(om, got.samples)
+		x.ofGauge(one, got)
+		why = x.add(identity(m), isDelta(m), got.samples, owners)
+		if why == "" {
+			for i, e := range got.exemplars {
+				x.exemplars[exemplarText(got.samples[got.of[i]].labels, e)] = true
+			}
+		}
+		if why != "name_collision" { // which is seen before the point comes to the store
+			x.invalid += refused
+		}
 	}
 }
 
 // add applies the deviations between points: collisions, duplicates, sums.
-func (x *expectation) add(owner string, delta bool, samples []oracleSample, owners map[string]string) {
+func (x *expectation) add(owner string, delta bool, samples []oracleSample, owners map[string]string) (why string) {
 	own := slices.DeleteFunc(slices.Clone(samples), func(s oracleSample) bool {
 		info := s.labels.Get(metricLabel) == targetInfoName
 		return info
@@ -119,7 +171,7 @@ func (x *expectation) add(owner string, delta bool, samples []oracleSample, owne
 	for _, s := range own {
 		if by, ok := owners[s.labels.String()]; ok && by != owner {
 			x.reasons["name_collision"]++
-			return
+			return "name_collision"
 		}
 	}
 	for _, s := range own {
@@ -128,20 +180,20 @@ func (x *expectation) add(owner string, delta bool, samples []oracleSample, owne
 	clash := false
 	for _, s := range own {
 		for _, old := range x.series[s.labels.String()] {
-			clash = clash || !delta && old.t == s.t && !sameValue(old.v, quiet(s.v))
+			clash = clash || !delta && old.t == s.t && !sameValue(old.v, s.number())
 		}
 	}
 	if clash {
 		x.reasons["duplicate"]++
-		return
+		return "duplicate"
 	}
 	for _, s := range own {
 		key := s.labels.String()
 		if delta {
-			x.sums[key] += s.v
-			s.v = x.sums[key]
+			s = x.sums[key].plus(s)
+			x.sums[key] = s
 		}
-		pt := tv{s.t, quiet(s.v)}
+		pt := tv{s.t, s.number()}
 		if !slices.ContainsFunc(x.series[key], func(old tv) bool { return old.t == pt.t }) {
 			x.series[key] = append(x.series[key], pt)
 		}
@@ -151,6 +203,30 @@ func (x *expectation) add(owner string, delta bool, samples []oracleSample, owne
 			x.infos[s.labels.String()] = true
 		}
 	}
+	return ""
+}
+
+// plus is the running sum after one more delta.
+func (s oracleSample) plus(d oracleSample) oracleSample {
+	switch {
+	case d.f == nil:
+		d.v += s.v
+	case s.f != nil:
+		sum, _, _, err := s.f.Copy().Add(d.f)
+		if err != nil {
+			panic(err)
+		}
+		d.f = sum
+	}
+	return d
+}
+
+// number is what stands for the sample where it is compared.
+func (s oracleSample) number() float64 {
+	if s.f != nil {
+		return printOf(s.f)
+	}
+	return quiet(s.v)
 }
 
 // quiet is the one NaN that we store beside the stale marker.
@@ -214,5 +290,16 @@ func (x *expectation) check(got map[string][]tv, res []Result) {
 	}
 	if got := sum.Accepted + sum.Folded + sum.Rejected; got != x.points {
 		x.t.Errorf("accepted %d + folded %d + rejected %d; sent %d", sum.Accepted, sum.Folded, sum.Rejected, x.points)
+	}
+}
+
+// checkExemplars compares with what came to the store, and with the counts.
+func (x *expectation) checkExemplars(got map[string]bool, m *channelMetrics) {
+	x.t.Helper()
+	if diff := cmp.Diff(x.exemplars, got); diff != "" {
+		x.t.Errorf("exemplars (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(m.exemplars[exemplarInvalid]); n != float64(x.invalid) {
+		x.t.Errorf("%v exemplars counted as invalid; want %d", n, x.invalid)
 	}
 }

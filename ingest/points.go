@@ -3,6 +3,7 @@ package ingest
 import (
 	"math"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 )
 
@@ -27,8 +28,7 @@ func (w *walk) numberPoint(b []byte) error {
 		case f.num == 8 && f.typ == wireVarint:
 			flags = f.val
 		case f.num == 5 && f.typ == wireBytes:
-			n, _, err := scan(msgExemplar, f.data, 7)
-			if w.messages += n; err != nil {
+			if err := w.exemplar(f.data); err != nil {
 				return err
 			}
 		case f.num <= 8 && f.num != 1:
@@ -168,15 +168,31 @@ func (w *walk) newStream(attrs []byte) (stream, error) {
 		return st, nil
 	}
 	m := &w.me.v
-	if m.kind == kindHistogram {
-		st.h, st.bad = w.newHistogram(w.strip(attributes(attrs, 9)))
+	attr := w.strip(attributes(attrs, attributeField(m.kind)))
+	switch m.kind {
+	case kindHistogram:
+		st.h, st.bad = w.newHistogram(attr, labels.BucketLabel)
+		return st, nil
+	case kindSummary:
+		st.h, st.bad = w.newHistogram(attr, quantileLabel)
 		return st, nil
 	}
-	list, bad := w.naming.pointLabels(w.re.v.base, w.strip(attributes(attrs, 7)), "")
+	list, bad := w.naming.pointLabels(w.re.v.base, attr, "")
 	if st.bad = bad; bad == fine {
 		st.s, st.bad = w.lookup(list, m.stored, noLabel)
 	}
 	return st, nil
+}
+
+// attributeField is the number of the attributes in a point.
+func attributeField(k kind) uint32 {
+	switch k {
+	case kindHistogram:
+		return 9
+	case kindExpHistogram:
+		return 1
+	}
+	return 7
 }
 
 // strip deletes from a workload's attributes what is the channel's to say.

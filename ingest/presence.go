@@ -34,8 +34,9 @@ func (w *walk) look(ctx context.Context, sm *sample, ask bool) presence {
 		found = false
 	case s.inOrder && sm.t == s.newest:
 		// The same once more does no harm, and brings back what was lost before it
-		// was durable.
-		if v = s.value; sameValue(v, sm.v) {
+		// was durable. Not so a histogram: the store may have laid it out anew, and
+		// takes it for another one then.
+		if v = s.value; sm.hist == 0 && sameValue(v, sm.v) {
 			found = false
 		}
 	case s.inOrder || ask:
@@ -61,10 +62,15 @@ type querier struct {
 	failed bool
 }
 
-// floatSample is chunkenc.ValFloat, whose package only store may import.
-const floatSample = 1
+// The kinds of samples of chunkenc, whose package only store may import.
+const (
+	floatSample          = 1
+	histogramSample      = 2
+	floatHistogramSample = 3
+)
 
-// stored returns what the store holds for the series at the time of the sample.
+// stored returns what the store holds for the series at the time of the sample,
+// of a histogram its fingerprint.
 // A store that cannot be read there does not keep the sample out.
 func (w *walk) stored(ctx context.Context, sm *sample) (float64, bool) {
 	if w.o.Queryable == nil || w.querier.failed {
@@ -89,9 +95,18 @@ func (w *walk) stored(ctx context.Context, sm *sample) (float64, bool) {
 			continue
 		}
 		it := one.Iterator(nil)
-		if it.Seek(sm.t) == floatSample {
-			if t, v := it.At(); t == sm.t {
+		kind := it.Seek(sm.t)
+		if kind != 0 && it.AtT() == sm.t {
+			switch kind {
+			case floatSample:
+				_, v := it.At()
 				return v, true
+			case histogramSample:
+				_, h := it.AtHistogram(nil)
+				return math.Float64frombits(w.fingerprint(hist{h: h})), true
+			case floatHistogramSample:
+				_, f := it.AtFloatHistogram(nil)
+				return math.Float64frombits(w.fingerprint(hist{f: f})), true
 			}
 		}
 		if err := it.Err(); err != nil {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
@@ -21,12 +23,18 @@ var nested = map[string]map[protowire.Number]string{
 	"resource":  {1: "kv"},
 	"scopes":    {1: "scope", 2: "metric"},
 	"scope":     {3: "kv"},
-	"metric":    {5: "data", 7: "data", 9: "histogram", 10: "", 11: ""},
+	"metric":    {5: "data", 7: "data", 9: "histogram", 10: "exponential", 11: "summary"},
 	"data":      {1: "point"},
 	"histogram": {1: "hpoint"},
-	"point":     {7: "kv"},
-	"hpoint":    {9: "kv"},
+	"point":     {5: "exemplar", 7: "kv"},
+	"hpoint":    {8: "exemplar", 9: "kv"},
+	"exemplar":  {7: "kv"},
 	"kv":        {2: "any"},
+
+	"exponential": {1: "epoint"},
+	"epoint":      {1: "kv", 8: "buckets", 9: "buckets", 11: "exemplar"},
+	"summary":     {1: "spoint"},
+	"spoint":      {6: "quantile", 7: "kv"},
 }
 
 // reorder writes a message with its fields in another order: order gives the
@@ -161,12 +169,15 @@ func (g *generator) metric(m pmetric.Metric) {
 			g.histogram(h.DataPoints().AppendEmpty(), temporality == delta)
 		}
 	case "exponential":
+		h := m.SetEmptyExponentialHistogram()
+		h.SetAggregationTemporality(temporality)
 		for range points {
-			m.SetEmptyExponentialHistogram().DataPoints().AppendEmpty().SetScale(3)
+			g.exponential(h.DataPoints().AppendEmpty(), temporality == delta)
 		}
 	case "summary":
+		s := m.SetEmptySummary()
 		for range points {
-			m.SetEmptySummary().DataPoints().AppendEmpty().QuantileValues().AppendEmpty().SetQuantile(0.5)
+			g.summary(s.DataPoints().AppendEmpty())
 		}
 	}
 }
@@ -187,6 +198,7 @@ func (g *generator) numbers(dps pmetric.NumberDataPointSlice, n int, isDelta boo
 		dp := dps.AppendEmpty()
 		dp.SetTimestamp(g.time(isDelta))
 		g.attributes(dp.Attributes(), pointKeys...)
+		g.exemplars(dp.Exemplars())
 		switch draw(g, "value", "double", "double", "int", "none", "stale") {
 		case "double":
 			dp.SetDoubleValue(draw(g, "double", 0, 1, 2.5, -5, math.NaN(), math.Inf(1), math.Copysign(0, -1)))
@@ -200,9 +212,92 @@ func (g *generator) numbers(dps pmetric.NumberDataPointSlice, n int, isDelta boo
 	}
 }
 
+// exponential draws a histogram that is sound but for one thing at most.
+func (g *generator) exponential(dp pmetric.ExponentialHistogramDataPoint, isDelta bool) {
+	dp.SetTimestamp(g.time(isDelta))
+	g.attributes(dp.Attributes(), pointKeys...)
+	g.exemplars(dp.Exemplars())
+	dp.SetScale(draw[int32](g, "scale", -4, 0, 3, 8, 9, 20, 31))
+	dp.SetZeroCount(draw[uint64](g, "zeros", 0, 3))
+	if draw(g, "has sum", true, true, false) {
+		dp.SetSum(draw(g, "sum", 0, 2.5, -1))
+	}
+	sides := []pmetric.ExponentialHistogramDataPointBuckets{dp.Positive(), dp.Negative()}
+	for _, side := range sides {
+		side.SetOffset(draw[int32](g, "offset", 0, 0, -3, 5, -60))
+		side.BucketCounts().FromRaw(draw(g, "counts", nil, nil, []uint64{2}, []uint64{0}, []uint64{1, 0, 0, 3}, []uint64{0, 4, 0, 0, 0, 0, 1, 0}))
+		for _, n := range side.BucketCounts().AsRaw() {
+			dp.SetCount(dp.Count() + n)
+		}
+	}
+	dp.SetCount(dp.Count() + dp.ZeroCount())
+	if isDelta {
+		return
+	}
+	switch draw(g, "shape", "", "", "", "", "stale", "scale", "count", "sum", "threshold", "width", "above", "below", "many") {
+	case "stale":
+		dp.SetFlags(dp.Flags().WithNoRecordedValue(true))
+	case "scale":
+		dp.SetScale(draw[int32](g, "bad scale", -5, math.MinInt32))
+	case "count":
+		dp.SetCount(dp.Count() + draw[uint64](g, "more", 1, 1<<63, math.MaxUint64))
+	case "sum":
+		dp.SetSum(draw(g, "bad sum", math.NaN(), math.Inf(-1)))
+	case "threshold":
+		dp.SetZeroThreshold(draw(g, "threshold", 0, 1e-200, 0.5, 1e9))
+	case "width":
+		dp.SetZeroThreshold(draw(g, "bad threshold", -1, math.NaN(), math.Inf(1)))
+	case "above":
+		sides[0].SetOffset(math.MaxInt32 - 10)
+	case "below":
+		sides[1].SetOffset(math.MinInt32)
+	case "many":
+		sides[0].BucketCounts().FromRaw(make([]uint64, draw(g, "buckets", 1024, 1025, 5000)))
+		dp.SetCount(dp.ZeroCount())
+		for _, n := range sides[1].BucketCounts().AsRaw() {
+			dp.SetCount(dp.Count() + n)
+		}
+	}
+}
+
+func (g *generator) summary(dp pmetric.SummaryDataPoint) {
+	dp.SetTimestamp(g.time(false))
+	g.attributes(dp.Attributes(), append(pointKeys, "quantile")...)
+	dp.SetCount(draw[uint64](g, "count", 0, 7))
+	dp.SetSum(draw(g, "sum", 0, 12.5, 12.5, math.NaN()))
+	quantiles := draw(g, "quantiles", 0, 1, 2)
+	if quantiles > 0 && draw(g, "stale", false, false, true) { // a bare one is tested by itself
+		dp.SetFlags(dp.Flags().WithNoRecordedValue(true))
+	}
+	for range quantiles {
+		q := dp.QuantileValues().AppendEmpty()
+		q.SetQuantile(draw(g, "quantile", 0, 0.5, 0.99, 1, 1e-9, 1.5, -0.1, math.NaN()))
+		q.SetValue(draw(g, "quantile value", 0, 3.25, math.NaN(), math.Inf(1)))
+	}
+}
+
+func (g *generator) exemplars(list pmetric.ExemplarSlice) {
+	for range draw(g, "exemplars", 0, 0, 0, 1, 2) {
+		e := list.AppendEmpty()
+		e.SetTimestamp(pcommon.Timestamp((base + draw[int64](g, "exemplar time", 0, 1, -1000, 60_001, -base)) * 1e6))
+		switch draw(g, "exemplar value", "double", "int", "none") {
+		case "double":
+			e.SetDoubleValue(draw(g, "exemplar double", 0.25, 7, -1, math.Inf(1)))
+		case "int":
+			e.SetIntValue(draw[int64](g, "exemplar int", 0, 11))
+		}
+		g.attributes(e.FilteredAttributes(), "user.id", "trace_id", "", "__name__", "a\u202eb", strings.Repeat("ä", 100), "k8s.node.name")
+		if draw(g, "traced", true, false) {
+			e.SetTraceID(pcommon.TraceID{1, 2, 15: 16})
+			e.SetSpanID(pcommon.SpanID{7: 8})
+		}
+	}
+}
+
 func (g *generator) histogram(dp pmetric.HistogramDataPoint, isDelta bool) {
 	dp.SetTimestamp(g.time(isDelta))
 	g.attributes(dp.Attributes(), pointKeys...)
+	g.exemplars(dp.Exemplars())
 	counts := []uint64{draw[uint64](g, "count", 0, 1, 2), 2, 3}
 	dp.BucketCounts().FromRaw(counts)
 	dp.ExplicitBounds().FromRaw([]float64{0.5, 10})
@@ -227,17 +322,53 @@ func (g *generator) histogram(dp pmetric.HistogramDataPoint, isDelta bool) {
 	}
 }
 
-// TestOracle sends generated requests in several orders of fields, and as JSON:
-// the store holds what Prometheus's converter makes of them but
-// for the list of deviations, and what was sent is what was accepted, folded and
-// rejected (P5 of reliability.md).
+// checkCases runs a property on at least floor random cases, a part of them with
+// -short, and says how many those were.
+func checkCases(t *testing.T, floor int, property func(*rapid.T)) {
+	t.Helper()
+	if testing.Short() {
+		floor /= 20
+	}
+	cases := 0
+	for cases < floor && !t.Failed() {
+		before := cases
+		rapid.Check(t, func(rt *rapid.T) {
+			cases++
+			property(rt)
+		})
+		if cases == before {
+			break
+		}
+	}
+	t.Logf("%d cases", cases)
+	if cases < floor {
+		t.Errorf("%d cases; want %d", cases, floor)
+	}
+}
+
+// encodings are ways to write one request: as protobuf, and nil as JSON.
+func encodings(rt *rapid.T) func([]byte) []byte {
+	shuffled := func(n int) []int { return rapid.Permutation(ascending(n)).Draw(rt, "order") }
+	return map[string]func([]byte) []byte{
+		"as pdata writes": func(b []byte) []byte { return b },
+		"turned":          func(b []byte) []byte { return reorder(b, "request", descending) },
+		"shuffled":        func(b []byte) []byte { return reorder(b, "request", shuffled) },
+		"json":            nil,
+	}[rapid.SampledFrom([]string{"as pdata writes", "turned", "shuffled", "json"}).Draw(rt, "encoding")]
+}
+
+// TestOracle sends generated requests in several orders of fields, and as JSON,
+// under each of the four translations of names: the store holds what Prometheus's
+// converter makes of them but for the list of deviations, and what was sent is what
+// was accepted, folded and rejected (P5 of reliability.md, S2-37, S2-80). One case
+// in fifty runs on a real TSDB, the others in memory.
 func TestOracle(t *testing.T) {
 	if len(deviations) == 0 {
 		t.Fatal("the list of deviations is empty")
 	}
-	rapid.Check(t, func(rt *rapid.T) {
+	checkCases(t, 10_000, func(rt *rapid.T) {
 		g := &generator{t: rt}
-		x := newExpectation(rt)
+		x := newExpectation(rt, draw(g, "strategy", Namings()...))
 		x.now = base
 		var requests []pmetric.Metrics
 		for range rapid.IntRange(1, 4).Draw(rt, "requests") {
@@ -245,40 +376,122 @@ func TestOracle(t *testing.T) {
 			requests = append(requests, md)
 			x.request(md)
 		}
-		shuffled := func(n int) []int { return rapid.Permutation(ascending(n)).Draw(rt, "order") }
-		encodings := map[string]func([]byte) []byte{
-			"as pdata writes": func(b []byte) []byte { return b },
-			"turned":          func(b []byte) []byte { return reorder(b, "request", descending) },
-			"shuffled":        func(b []byte) []byte { return reorder(b, "request", shuffled) },
-			"json":            nil,
-		}
-		name := draw(g, "encoding", "as pdata writes", "turned", "shuffled", "json")
-		b := newBed(t, nil)
-		defer b.close()
-		var results []Result
-		for _, md := range requests {
-			res, err := exportAs(b, md, encodings[name])
-			if err != nil {
-				rt.Fatalf("%s: %v", name, err)
+		encode := encodings(rt)
+		run := func(b *bed) {
+			var results []Result
+			for _, md := range requests {
+				res, err := exportAs(b.r, md, encode)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				results = append(results, res)
 			}
-			results = append(results, res)
+			x.check(b.stored(), results)
 		}
-		x.check(b.stored(), results)
+		naming := func(o *Options) { o.Naming = x.strategy }
+		if rapid.IntRange(0, 49).Draw(rt, "real TSDB if 49") == 49 {
+			b := newBed(t, naming)
+			defer b.close()
+			run(b)
+			return
+		}
+		b, mem := newMemBed(t, naming)
+		run(b)
+		x.checkExemplars(mem.exemplars, b.r.Channel("default").m)
 	})
 }
 
-func exportAs(b *bed, md pmetric.Metrics, encode func([]byte) []byte) (Result, error) {
+// What is known of a stream changes nothing of what becomes of its points: a
+// receiver that has forgotten all streams before each request stores the same.
+func TestFastIsSlow(t *testing.T) {
+	checkCases(t, 10_000, func(rt *rapid.T) {
+		g := &generator{t: rt}
+		naming := func(o *Options) { o.Naming = draw(g, "strategy", Namings()...) }
+		fast, fastMem := newMemBed(t, naming)
+		slow, slowMem := newMemBed(t, func(o *Options) { o.Naming = fast.r.o.Naming })
+		var sent []pmetric.Metrics
+		for range rapid.IntRange(2, 5).Draw(rt, "requests") {
+			md := g.request()
+			if len(sent) > 0 && draw(g, "again", true, false) {
+				md = g.later(sent[len(sent)-1])
+			}
+			sent = append(sent, md)
+			encode := encodings(rt)
+			got, err := exportAs(fast.r, md, encode)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			slow.r.w.cache.dropStreams(math.MaxInt64)
+			want, err := exportAs(slow.r, md, encode)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				rt.Fatalf("fast (+) and slow (-) answer differently:\n%s", diff)
+			}
+		}
+		bits := cmp.Comparer(func(a, b tv) bool { return a.t == b.t && sameValue(a.v, b.v) })
+		if diff := cmp.Diff(slow.stored(), fast.stored(), bits); diff != "" {
+			rt.Fatalf("fast (+) and slow (-) store differently:\n%s", diff)
+		}
+		if diff := cmp.Diff(slowMem.exemplars, fastMem.exemplars); diff != "" {
+			rt.Fatalf("fast (+) and slow (-) keep other exemplars:\n%s", diff)
+		}
+	})
+}
+
+// later is the request once more, one second on, or for delta points at the next
+// times: what an interval that comes twice does is tested by itself.
+func (g *generator) later(md pmetric.Metrics) pmetric.Metrics {
+	again := pmetric.NewMetrics()
+	md.CopyTo(again)
+	for _, rm := range again.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				for i := range countPoints(m) {
+					dp := timed(m, i)
+					if isDelta(m) {
+						dp.SetTimestamp(g.time(true))
+					} else {
+						dp.SetTimestamp(dp.Timestamp() + 1e9)
+					}
+				}
+			}
+		}
+	}
+	return again
+}
+
+// timed is point i of a metric.
+func timed(m pmetric.Metric, i int) interface {
+	Timestamp() pcommon.Timestamp
+	SetTimestamp(pcommon.Timestamp)
+} {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		return m.Gauge().DataPoints().At(i)
+	case pmetric.MetricTypeSum:
+		return m.Sum().DataPoints().At(i)
+	case pmetric.MetricTypeHistogram:
+		return m.Histogram().DataPoints().At(i)
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().DataPoints().At(i)
+	}
+	return m.Summary().DataPoints().At(i)
+}
+
+func exportAs(r *Receiver, md pmetric.Metrics, encode func([]byte) []byte) (Result, error) {
 	req := pmetricotlp.NewExportRequestFromMetrics(md)
 	if encode == nil {
 		body, err := req.MarshalJSON()
 		if err != nil {
 			return Result{}, fmt.Errorf("pdata: %w", err)
 		}
-		return b.r.ExportJSON(context.Background(), body)
+		return r.ExportJSON(context.Background(), body)
 	}
 	wire, err := req.MarshalProto()
 	if err != nil {
 		return Result{}, fmt.Errorf("pdata: %w", err)
 	}
-	return b.r.Export(context.Background(), encode(wire))
+	return r.Export(context.Background(), encode(wire))
 }

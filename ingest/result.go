@@ -69,8 +69,11 @@ const (
 	foreignNode
 	forged
 	beforeActivation
-	expHistogram
-	summary
+	badScale
+	badBuckets
+	countMismatch
+	bucketLimit
+	badSummary
 	pointsLimit
 	seriesLimit
 	newSeriesLimit
@@ -102,8 +105,11 @@ var reasonWords = [numReasons]struct{ name, text string }{
 	foreignNode:      {"foreign_node", "the channel does not take k8s.node.name of this value"},
 	forged:           {"forged", "an attribute would stand in a label that the channel sets"},
 	beforeActivation: {"before_activation", "its interval ends before the actor's own work begins"},
-	expHistogram:     {"unsupported_exponential_histogram", "not supported yet: exponential histogram"},
-	summary:          {"unsupported_summary", "not supported yet: summary"},
+	badScale:         {"bad_scale", "the scale of an exponential histogram is below -4"},
+	badBuckets:       {"bad_buckets", "a bucket of an exponential histogram lies where no number does, or the zero threshold is no width"},
+	countMismatch:    {"count_mismatch", "the counts of the buckets do not add up to the count"},
+	bucketLimit:      {"bucket_limit", "more than 1024 buckets on a side, or quantiles; or more than 2097152 in one request"},
+	badSummary:       {"bad_summary", "a quantile comes twice, or is not between 0 and 1"},
 	pointsLimit:      {"points_limit", "more than 50000 points in one request"},
 	seriesLimit:      {"series_limit", "no more new series: the limit of series is reached"},
 	newSeriesLimit:   {"new_series_limit", "too many new series in a minute: send attributes with fewer values"},

@@ -99,7 +99,7 @@ const (
 	msgNone message = iota
 	msgResource
 	msgScope
-	msgAttributes // the attributes of a number point, or a histogram point, alone
+	msgAttributes // the attributes of a point alone
 	msgKeyValue
 	msgAny
 	msgArray
@@ -173,7 +173,7 @@ var schema = [...]map[uint32]child{
 	msgHistogramData:    {1: in(msgHistogramPoint), 2: integer},
 	msgExpHistogramData: {1: in(msgExpHistogramPoint), 2: integer},
 	msgSummaryData:      {1: in(msgSummaryPoint)},
-	msgAttributes:       {7: in(msgKeyValue), 9: in(msgKeyValue)},
+	msgAttributes:       {1: in(msgKeyValue), 7: in(msgKeyValue), 9: in(msgKeyValue)},
 	msgKeyValue:         {1: text, 2: in(msgAny)},
 	msgAny: {1: text, 2: integer, 3: integer, 4: number, 5: in(msgArray),
 		6: in(msgKeyValueList), 7: opaque},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/otlptranslator"
+	"github.com/prometheus/prometheus/model/exemplar"
+	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -18,10 +20,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// seen keeps the labels of every series that is written, and no samples.
+// seen keeps the labels of every series and exemplar that is written, and no
+// samples.
 type seen struct {
 	void
-	list *[]labels.Labels
+	list, exemplars *[]labels.Labels
 }
 
 func (s seen) Appender(context.Context) storage.Appender { return s }
@@ -29,6 +32,15 @@ func (s seen) Appender(context.Context) storage.Appender { return s }
 func (s seen) Append(ref storage.SeriesRef, ls labels.Labels, _ int64, _ float64) (storage.SeriesRef, error) {
 	*s.list = append(*s.list, ls)
 	return max(ref, 1), nil
+}
+
+func (s seen) AppendHistogram(ref storage.SeriesRef, ls labels.Labels, _ int64, _ *native.Histogram, _ *native.FloatHistogram) (storage.SeriesRef, error) {
+	return s.Append(ref, ls, 0, 0)
+}
+
+func (s seen) AppendExemplar(ref storage.SeriesRef, _ labels.Labels, e exemplar.Exemplar) (storage.SeriesRef, error) {
+	*s.exemplars = append(*s.exemplars, e.Labels)
+	return ref, nil
 }
 
 // readingsOf is what the next reader may make of a key: its letters and digits in
@@ -74,12 +86,12 @@ func FuzzReserved(f *testing.F) {
 		forgeries["log record"].put(r, func(m pcommon.Map) { m.PutStr(key, "victim") })
 		f.Add(uint8(i), key, [][]byte{wireOf(f, r.md), wireOfTraces(f, r.td), wireOfLogs(f, r.ld)}[i%3])
 	}
-	var written []labels.Labels
+	var written, exemplars []labels.Labels
 	up := &upstream{}
 	var channels []*Activation
 	for _, naming := range []otlptranslator.TranslationStrategyOption{
 		otlptranslator.UnderscoreEscapingWithSuffixes, otlptranslator.NoUTF8EscapingWithSuffixes} {
-		r := NewReceiver(Options{Appendable: seen{list: &written}, NoTimeGate: true, Naming: naming, Onward: up})
+		r := NewReceiver(Options{Appendable: seen{list: &written, exemplars: &exemplars}, NoTimeGate: true, Naming: naming, Onward: up})
 		ch, err := r.AddChannel(ChannelOptions{Name: "ch7", Class: Workload})
 		if err != nil {
 			f.Fatal(err)
@@ -103,7 +115,14 @@ func FuzzReserved(f *testing.F) {
 			for _, f := range up.got {
 				checkForwarded(t, a.src.stamp, f)
 			}
-			written, up.got = written[:0], up.got[:0]
+			for _, ls := range exemplars {
+				ls.Range(func(l labels.Label) {
+					if takesName(l.Name) {
+						t.Errorf("the store has an exemplar %s", ls)
+					}
+				})
+			}
+			written, exemplars, up.got = written[:0], exemplars[:0], up.got[:0]
 		}
 		check(a.Export(t.Context(), wire))
 		check(a.ExportTraces(t.Context(), wire))

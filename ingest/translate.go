@@ -2,7 +2,10 @@ package ingest
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"math"
+
+	native "github.com/prometheus/prometheus/model/histogram"
 )
 
 // walk is the work on one request. Everything in it is reused by the next one.
@@ -31,8 +34,16 @@ type walk struct {
 	key            []byte // scratch
 	counts, bounds []byte // scratch, of a histogram point
 	diff           []byte // the same
+	counted        int    // counts in it
+	wide           []uint64
+	float          native.FloatHistogram
+	print          []byte
+	seed           maphash.Seed
+	buckets        int // of exponential histograms in this request
 	pending        []point
 	samples        []sample
+	hists          []hist // of samples, which count them from 1
+	exemplars      exemplars
 	disorder       bool
 	sums           accumulator
 	savedTotals    []savedTotal
@@ -59,6 +70,7 @@ func newWalk(o *Options, m *metrics) walk {
 		o:      o,
 		naming: newNaming(o),
 		sums:   newAccumulator(o, m),
+		seed:   maphash.MakeSeed(),
 		cache:  cache{sources: map[*origin]struct{}{}, series: make(map[uint64]*series), maxSeries: o.MaxSeries, epoch: 1},
 	}
 }
@@ -81,6 +93,9 @@ func (w *walk) begin(src *origin) {
 		w.pending, w.samples = nil, nil
 	}
 	w.pending, w.samples = w.pending[:0], w.samples[:0]
+	clear(w.hists)
+	w.hists, w.buckets = w.hists[:0], 0
+	w.exemplars.reset()
 	w.disorder, w.appended, w.refusedSeries = false, 0, 0
 	w.owes, w.kept = false, false
 	w.savedTotals, w.savedPasts, w.infos = w.savedTotals[:0], w.savedPasts[:0], w.infos[:0]
@@ -298,6 +313,10 @@ func (w *walk) metricPoints(h *header, data []byte) error {
 			w.tally.reject(bad, 1, m.name, what)
 		case h.kind == kindHistogram:
 			err = w.histogramPoint(f.data)
+		case h.kind == kindExpHistogram:
+			err = w.exponentialPoint(f.data)
+		case h.kind == kindSummary:
+			err = w.summaryPoint(f.data)
 		default:
 			err = w.numberPoint(f.data)
 		}
@@ -306,6 +325,9 @@ func (w *walk) metricPoints(h *header, data []byte) error {
 		}
 		if w.tally.refused > refused {
 			w.decided().act = actDrop
+		}
+		if w.exemplars.point == w.points {
+			w.keepExemplars()
 		}
 	}
 	return nil
