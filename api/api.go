@@ -26,6 +26,8 @@ type Options struct {
 	// *QueryError, or counts as internal.
 	Query      func(ctx context.Context, expr string, ts int64, timeout time.Duration) (Answer, error)
 	QueryRange func(ctx context.Context, expr string, start, end int64, step, timeout time.Duration) (Answer, error)
+	// QueryExemplars answers with Prometheus's data array.
+	QueryExemplars func(ctx context.Context, expr string, start, end int64) (Answer, error)
 	// Reload reads the rule files again: all of them or none. force ends caps
 	// that a protection control holds.
 	Reload  func(force bool) error
@@ -120,6 +122,8 @@ func (a *api) routes() []route {
 		{"POST /api/v1/query", access.Read, http.HandlerFunc(a.query)},
 		{"GET /api/v1/query_range", access.Read, http.HandlerFunc(a.queryRange)},
 		{"POST /api/v1/query_range", access.Read, http.HandlerFunc(a.queryRange)},
+		{"GET /api/v1/query_exemplars", access.Read, http.HandlerFunc(a.queryExemplars)},
+		{"POST /api/v1/query_exemplars", access.Read, http.HandlerFunc(a.queryExemplars)},
 		{"GET /api/v1/status/wattloop", access.Read, http.HandlerFunc(a.status)},
 		{"GET /api/v1/channels", access.Read, http.HandlerFunc(a.listChannels)},
 		{"GET /api/v1/channels/{name}", access.Read, http.HandlerFunc(a.getChannel)},

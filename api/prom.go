@@ -64,6 +64,23 @@ func (a *api) queryRange(w http.ResponseWriter, r *http.Request) {
 	respond(w, ans, err)
 }
 
+// queryExemplars is a range without a step; without start or end it has no bound
+// on that side.
+func (a *api) queryExemplars(w http.ResponseWriter, r *http.Request) {
+	var p params
+	p.parse(w, r)
+	start, end := p.time("start", math.MinInt64), p.time("end", math.MaxInt64)
+	if p.err == nil && end < start {
+		p.bad("end", "end timestamp must not be before start timestamp")
+	}
+	if p.err != nil {
+		fail(w, p.err)
+		return
+	}
+	ans, err := a.QueryExemplars(r.Context(), r.Form.Get("query"), start, end)
+	respond(w, ans, err)
+}
+
 func respond(w http.ResponseWriter, ans Answer, err error) {
 	if err != nil {
 		fail(w, err)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -106,6 +107,36 @@ func TestRangeParameters(t *testing.T) {
 	f("query=up&start=10&end=10&step=0.001", got{"up", 10000, 10000, time.Millisecond, 30 * time.Second})
 	f("query=up&start=0&end=11000&step=1s&timeout=2m", got{"up", 0, 11000000, time.Second, 2 * time.Minute})
 	f("query=up&start=0&end=60&step=1d12h", got{"up", 0, 60000, 36 * time.Hour, 30 * time.Second})
+}
+
+func TestExemplarParameters(t *testing.T) {
+	f := func(query string, start, end int64) {
+		t.Helper()
+		var g got
+		o := options()
+		o.QueryExemplars = func(_ context.Context, expr string, start, end int64) (Answer, error) {
+			g = got{Expr: expr, Start: start, End: end}
+			return Answer{Data: []byte(`[]`)}, nil
+		}
+		want := got{Expr: "up", Start: start, End: end}
+		for name, change := range map[string]func(*http.Request){"GET": nil, "POST": func(r *http.Request) {
+			*r = *postForm("query=up&" + query).WithContext(r.Context())
+			r.URL.Path = "/api/v1/query_exemplars"
+		}} {
+			w := ask(Handler(o), name, "/api/v1/query_exemplars?query=up&"+query, change)
+			if w.Code != 200 || g != want || w.Body.String() != `{"status":"success","data":[]}`+"\n" {
+				t.Errorf("%s %s: %d %s %v; want %v", name, query, w.Code, w.Body, g, want)
+			}
+		}
+	}
+	f("", math.MinInt64, math.MaxInt64)
+	f("start=10&end=70.5", 10000, 70500)
+	f("start=2025-10-09T08:53:20Z", 1760000000000, math.MaxInt64)
+	for _, bad := range []string{"start=10&end=9", "start=x", "end=-"} {
+		if w := ask(Handler(options()), "GET", "/api/v1/query_exemplars?query=up&"+bad, nil); w.Code != 400 {
+			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
+		}
+	}
 }
 
 func postForm(form string) *http.Request {

@@ -31,9 +31,10 @@ func options() Options {
 		QueryRange: func(context.Context, string, int64, int64, time.Duration, time.Duration) (Answer, error) {
 			return empty, nil
 		},
-		Reload:  func(bool) error { return nil },
-		Ready:   func() error { return nil },
-		Metrics: body("metrics"), Ingest: body("ingest"),
+		QueryExemplars: func(context.Context, string, int64, int64) (Answer, error) { return Answer{Data: []byte("[]")}, nil },
+		Reload:         func(bool) error { return nil },
+		Ready:          func() error { return nil },
+		Metrics:        body("metrics"), Ingest: body("ingest"),
 		Channels: ChannelOps{
 			List:     func() []Channel { return []Channel{{Name: "w1", Class: "workload"}} },
 			Activate: func(context.Context, string, ChannelRequest) (Channel, bool, error) { return Channel{}, false, nil },

@@ -53,6 +53,7 @@ func openSession(o Options, gen uint64) (*session, error) {
 	to.MinBlockDuration = blockDuration.Milliseconds()
 	to.MaxBlockDuration = max(blockDuration, min(longestBlock, o.RetentionTime/retentionPerBlock)).Milliseconds()
 	to.OutOfOrderTimeWindow = o.OutOfOrder.Milliseconds()
+	to.EnableExemplarStorage, to.MaxExemplars = true, maxExemplars
 
 	reg := &registerer{inner: o.Registerer}
 	db, err := tsdb.Open(o.Path, o.Logger, reg, to, nil)

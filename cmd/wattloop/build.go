@@ -162,6 +162,10 @@ func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http
 		QueryRange: func(ctx context.Context, expr string, start, end int64, step, timeout time.Duration) (api.Answer, error) {
 			return answer(p.db.QueryRangeJSON(ctx, expr, start, end, step, timeout))
 		},
+		QueryExemplars: func(ctx context.Context, expr string, start, end int64) (api.Answer, error) {
+			data, err := p.db.ExemplarsJSON(ctx, expr, start, end)
+			return answer(store.Answer{Data: data}, err)
+		},
 		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
 		Ingest:  p.otlp.Handler(), RefuseIngest: p.otlp.Refuse,
 		Channels: p.channelOps(),
