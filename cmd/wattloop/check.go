@@ -35,7 +35,7 @@ Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which n
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRuleFiles,
 	}
-	c.addFlags(cmd.Flags(), ruleKeys...)
+	c.addFlags(cmd.Flags(), append([]string{"naming"}, ruleKeys...)...)
 	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
 	outputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,6 +68,7 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 	paths := args
 	if len(args) == 0 {
 		paths = c.Rules
+		got.messages = c.warnings(c.File)
 	}
 	sources, err := shippedRules()
 	if err != nil {
@@ -114,7 +115,7 @@ func checkConfig(s rules.Source, warden bool) []rules.Message {
 		_, err = c.credential()
 	}
 	if err == nil {
-		return nil
+		return c.warnings(s.Name)
 	}
 	return []rules.Message{{File: s.Name, Severity: rules.SeverityError, Text: err.Error()}}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/relay"
 )
 
@@ -22,6 +23,8 @@ type config struct {
 	Rules         []string
 	RateWindow    time.Duration
 	Rate          string
+	Naming        string
+	Promote       []string
 	StoragePath   string
 	RetentionTime time.Duration
 	RetentionSize byteSize
@@ -73,6 +76,7 @@ func defaultConfig() *config {
 	c := &config{
 		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
 		Node: host, Rules: []string{defaultRules}, Rate: "covered",
+		Naming: namings()[0], Promote: ingest.DefaultPromote(),
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",

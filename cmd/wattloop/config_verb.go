@@ -138,7 +138,11 @@ const accessExample = `#   To make a token, as the user that the engine runs as 
 
 // templateValue is a default as a file has it: the same on every machine.
 func templateValue(s setting) string {
-	switch v := s.value.String(); s.key {
+	v := s.value.String()
+	if _, ok := s.value.(*listValue); ok {
+		return "[" + strings.ReplaceAll(v, ",", ", ") + "]"
+	}
+	switch s.key {
 	case "node":
 		return "the host name"
 	case "storage.path":
@@ -151,8 +155,6 @@ func templateValue(s setting) string {
 		return "/sys"
 	case "engine.user":
 		return "wattloop"
-	case "rules", "web.hosts":
-		return "[" + v + "]"
 	case "web.config_file":
 		return `""`
 	default:

@@ -192,6 +192,9 @@ func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.Ca
 // tellInputs logs, for each input of the program, where it comes from and the
 // query that runs (S0-170, S0-171).
 func (p *parts) tellInputs(set *rules.Set) {
+	if text := p.c.namingWarning(); text != "" {
+		p.log.Warn(text)
+	}
 	for _, in := range []struct{ name, scope string }{{"node_power", "components"}, {"node_power_host", "host"}} {
 		r := set.Reading(in.name)
 		if r == nil {
@@ -203,8 +206,8 @@ func (p *parts) tellInputs(set *rules.Set) {
 				window = f.Value
 			}
 		}
-		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset otel, scope %s, naming UnderscoreEscapingWithSuffixes, attributes labels, window %s, rate %s, query %s",
-			in.name, p.c.StoragePath, in.scope, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
+		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset otel, scope %s, naming %s, attributes labels, window %s, rate %s, query %s",
+			in.name, p.c.StoragePath, in.scope, p.c.Naming, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
 	}
 }
 

@@ -35,7 +35,7 @@ exit code 4.`,
   gzip -dc old.jsonl.gz | wattloop replay - --rules ./rules.d`,
 		Args: wantArgs(1, 0, "at least one FILE, or - for standard input"),
 	}
-	c.addFlags(cmd.Flags(), append([]string{"storage.out_of_order"}, ruleKeys...)...)
+	c.addFlags(cmd.Flags(), append([]string{"storage.out_of_order", "naming", "promote"}, ruleKeys...)...)
 	cmd.Flags().IntVar(&packages, "packages", 2, "CPU packages of the machine in memory that caps are tried on")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if packages < 0 || packages > 64 {
@@ -88,6 +88,7 @@ func newReplay(c *config, set *rules.Set, packages int, out io.Writer) (*replay,
 	})
 	r.recv = ingest.NewReceiver(ingest.Options{
 		Appendable: r.db, Clock: clock, NoTimeGate: true, OutOfOrder: c.OutOfOrder,
+		Naming: ingest.Naming(c.Naming), Promote: c.Promote,
 		Watch: ingest.Watch{Gen: r.eng.Generation, Rules: r.eng.Touched, Grew: r.eng.Grew},
 	})
 	r.transcript = &engine.Transcript{W: out}

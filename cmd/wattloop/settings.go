@@ -48,6 +48,8 @@ func (c *config) settings() []setting {
 		{"rules", "", nil, list(&c.Rules), "L", "drop-in folders or files, in order, over the presets"},
 		{"rate_window", "", []string{"PROMETHEUS_RATE_WINDOW"}, dur(&c.RateWindow), "L", "window of every rate() of the presets; 0 leaves each file's own"},
 		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
+		{"naming", "", []string{"PROMETHEUS_NAME_TRANSLATION"}, word(&c.Naming, namings()...), "R", "how OTLP names become stored names. The presets are written for the default and find no series under another, which check and the start warn of"},
+		{"promote", "", nil, names(&c.Promote), "R", "resource attributes that become labels of every series of trusted senders"},
 		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set. No samples are taken while its disk has less than 256 MiB free"},
 		{"storage.retention.time", "", nil, dur(&c.RetentionTime), "R", "how long samples are kept"},
 		{"storage.retention.size", "", nil, &c.RetentionSize, "R", "how much is kept; the size counts the WAL"},
@@ -84,7 +86,7 @@ func (c *config) settings() []setting {
 // later are the keys of the configuration's design that this version does not
 // have; they are refused by name, not as typing errors.
 func later() []string {
-	return []string{"cluster", "organization", "clusters", "presets", "naming", "promote", "storage.remote", "storage.remote_write",
+	return []string{"cluster", "organization", "clusters", "presets", "storage.remote", "storage.remote_write",
 		"scrape", "pull", "control", "twin", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
