@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -138,4 +139,37 @@ func TestDocumentedChannelRequests(t *testing.T) {
 			t.Errorf("%s: %d %s", b[1], w.Code, w.Body)
 		}
 	}
+}
+
+// FuzzChannelRequest: whatever is sent, a request is taken or refused with a
+// reason; what is taken means the same when it is read by the letter.
+func FuzzChannelRequest(f *testing.F) {
+	f.Add(`{"identity":{"actor_uid":"7f2c"},"at":"2026-01-02T15:04:05Z","listen":{"grpc":"a"}}`)
+	f.Add(`{"identity":{"actor_uid":"a","Actor_uid":"b"}}`)
+	f.Add(`{"listen":"x","limits":{"points":1e400}}`)
+	f.Add(`{"identity":{"actor_uid":"a","actor_uid":"b"}}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		var got, want ChannelRequest
+		if err := DecodeStrict([]byte(body), &got); err != nil {
+			if err.Error() == "" {
+				t.Fatal("refused without a reason")
+			}
+			return
+		}
+		dec := json.NewDecoder(strings.NewReader(body))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&want); err != nil {
+			t.Fatalf("%q is taken: %v", body, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%q: %s", body, diff)
+		}
+		again, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := DecodeStrict(again, &want); err != nil {
+			t.Fatalf("%s, written again: %v", again, err)
+		}
+	})
 }

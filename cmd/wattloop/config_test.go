@@ -249,6 +249,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("node: ${env:A:-b}\n---\nnode: y\n", false)
 	f.Add("\ufeff---\n", false)
 	f.Add("rules: [[x]]\nnode:\n\tx", false)
+	f.Add("channels:\n- {name: a, listen: {grpc: 127.0.0.1:1, http: unix:/a/b}, limits: {bytes: 4MiB}, identity: {actor_uid: x}}\n", false)
 	f.Add(configTemplate(false), false)
 	f.Add("access: [{role: push, token: 0123456789abcdef0123456789abcdef}, {roles: [read], peer: {uid: 7}}]", false)
 	f.Fuzz(func(t *testing.T, text string, warden bool) {

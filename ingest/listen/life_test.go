@@ -345,7 +345,7 @@ func TestRequestsWaitForTheSelfTest(t *testing.T) {
 		code int
 		err  error
 	}
-	answers := make(chan answer, 2)
+	answers := make(chan answer, 4)
 	var b *bed
 	b = newBed(t, func(o *Options) {
 		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -366,9 +366,9 @@ func TestRequestsWaitForTheSelfTest(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}
 	})
-	b.define("w1")
+	b.define("w1", "127.0.0.1:0", "127.0.0.1:0")
 	b.activate("w1", "a")
-	for range 2 {
+	for range 4 {
 		if a := <-answers; a.code != 200 || a.err != nil {
 			t.Errorf("%d, %v", a.code, a.err)
 		}

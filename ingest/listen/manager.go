@@ -186,12 +186,9 @@ func (m *Manager) open(ctx context.Context, ch *channel, act *ingest.Activation)
 		ls = append(ls, l)
 	}
 	d := newDoor(act, ls, m.o.Log)
-	d.serve()
-	for _, a := range bound {
-		if err := m.test(ctx, a, d); err != nil {
-			d.stop(m.o.Grace, workload)
-			return nil, fmt.Errorf("channel %s: %w", name, err)
-		}
+	if err := m.test(ctx, bound, d); err != nil {
+		d.stop(m.o.Grace, workload)
+		return nil, fmt.Errorf("channel %s: %w", name, err)
 	}
 	ch.addrMu.Lock()
 	ch.spec.Listen, ch.opened = bound, true // the same from now on
@@ -212,11 +209,28 @@ func bind(ctx context.Context, a Address, s Spec) (net.Listener, error) {
 	return l, nil
 }
 
-// test asks the door at its own address (S2-12).
-func (m *Manager) test(ctx context.Context, a Address, d *door) error {
+// test lets the door accept and asks it at its own addresses (S2-12). It connects
+// before anything is accepted, so as to be first in the queue of a channel that
+// has few connections.
+func (m *Manager) test(ctx context.Context, at []Address, d *door) error {
 	ctx, done := context.WithTimeout(ctx, m.o.Patience)
 	defer done()
-	return Ask(ctx, m.o.Dial, a, d.proof())
+	conns := make([]net.Conn, len(at))
+	var err error
+	for i, a := range at {
+		if conns[i], err = m.o.Dial(ctx, a.Network, a.Addr); err != nil {
+			err = a.untested(err)
+			break
+		}
+		defer conns[i].Close()
+	}
+	d.serve()
+	for i, a := range at {
+		if err == nil {
+			err = Ask(ctx, func(context.Context, string, string) (net.Conn, error) { return conns[i], nil }, a, d.proof())
+		}
+	}
+	return err
 }
 
 // End ends what is live on a channel: it returns when nothing that it has

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -113,6 +114,7 @@ func TestRefusedActivations(t *testing.T) {
 	f("../w", &Spec{Listen: any}, some, ErrInvalid, "a name is 1 to 63")
 	f("w2", &Spec{Listen: any, Class: "root"}, some, ErrInvalid, "want node or workload")
 	f("w2", &Spec{Listen: any, Mode: 0o600}, some, ErrInvalid, "those of a unix socket")
+	f("w2", &Spec{Listen: any, Limits: ingest.Limits{Conns: 7}}, some, ErrInvalid, "conns: 7: at least 8")
 	f("w2", &Spec{Listen: any, Nodes: []string{"n"}}, some, ErrInvalid, "nodes: what a workload says")
 	f("n1", &Spec{Listen: any, Class: ingest.Node}, some, ErrInvalid, "class node has no identity")
 	f("n2", &Spec{Listen: []Address{addr(t, "169.254.17.1:4317")}, Class: ingest.Node}, Activation{}, ErrInvalid, "is not a loopback address")
@@ -355,4 +357,63 @@ func TestActors(t *testing.T) {
 	f("b", t2.Add(1), t2.Add(1))
 	f("a", t2, t1)
 	f("c", t2, t1)
+}
+
+// A channel of few connections is activated although its actor, which kept trying
+// while it was suspended, connects at once.
+func TestActivationWhileTheActorConnects(t *testing.T) {
+	var held []net.Conn
+	b := newBed(t, func(o *Options) {
+		o.Grace = 50 * time.Millisecond
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			var d net.Dialer
+			for range 3 {
+				c, err := d.DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				held = append(held, c)
+			}
+			return d.DialContext(ctx, network, address)
+		}
+	})
+	two := []Address{addr(t, "127.0.0.1:0"), addr(t, "127.0.0.1:0")}
+	if err := b.m.Define(Spec{Name: "w1", Listen: two, Limits: ingest.Limits{Conns: leastConns}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		b.activate("w1", "a")
+		b.end("w1")
+		for _, c := range held {
+			c.Close()
+		}
+		held = nil
+	}
+}
+
+// FuzzParseAddress: what is taken is written as it is read again, and is either
+// a path without tricks or an address of this machine's or of its links.
+func FuzzParseAddress(f *testing.F) {
+	for _, s := range []string{"127.0.0.1:4317", "[fe80::1%eth0]:4317", "unix:/run/a.sock", "/a/../b", "unix:@a", "localhost:1", "[::]:1", "169.254.17.1:04317", "unix://a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseAddress(s)
+		if err != nil {
+			return
+		}
+		if again, err := ParseAddress(a.String()); err != nil || again != a {
+			t.Fatalf("%q: %v, then %v, %v", s, a, again, err)
+		}
+		if a.Network == "unix" && (!filepath.IsAbs(a.Addr) || filepath.Clean(a.Addr) != a.Addr || len(a.Addr) > longestSocket) {
+			t.Fatalf("%q: path %q", s, a.Addr)
+		}
+		spec := Spec{Name: "w", Listen: []Address{a}}
+		if spec.Check() == nil && a.Network == "tcp" {
+			host, _, _ := net.SplitHostPort(a.Addr)
+			if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback() && !ip.IsLinkLocalUnicast()) {
+				t.Fatalf("%q: %s can be reached from elsewhere", s, a)
+			}
+		}
+	})
 }

@@ -91,6 +91,11 @@ func Ask(ctx context.Context, dial Dial, a Address, p Proof) error {
 	if err == nil {
 		return nil
 	}
+	return a.untested(err)
+}
+
+// untested says why nobody knows that connections to a get here.
+func (a Address) untested(err error) error {
 	return fmt.Errorf("%s: self-test: %w: %s", a, plain(err), a.advice())
 }
 

@@ -26,6 +26,9 @@ type Spec struct {
 	Limits ingest.Limits
 }
 
+// leastConns is how many connections a channel has at least.
+const leastConns = 8
+
 // Check says what is wrong with a definition.
 func (s *Spec) Check() error {
 	o := s.options()
@@ -47,6 +50,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("mode and group are those of a unix socket; %s is none", s.Listen[0])
 	case s.Mode&^0o777 != 0 || s.Mode != 0 && s.Mode&0o200 == 0:
 		return fmt.Errorf("mode: %#o: want permissions like 0660; who may connect is who may write", s.Mode)
+	case s.Limits.Conns != 0 && s.Limits.Conns < leastConns:
+		return fmt.Errorf("limits: conns: %d: at least %d: a program has one for each exporter, and the self-test of an activation needs one too", s.Limits.Conns, leastConns)
 	case s.class() == ingest.Workload && len(s.Nodes) > 0:
 		return fmt.Errorf("nodes: what a workload says of its node is deleted; the identity's node is set")
 	}
