@@ -110,7 +110,7 @@ func relayState(r api.Relay) string {
 	case r.Error != "":
 		s = "down"
 	}
-	if r.ErrorAt != nil {
+	if r.ErrorAt != nil && (!r.Answering || r.Dropped > 0) {
 		s += ", last error " + r.ErrorAt.Format(time.RFC3339) + " " + r.Error
 	}
 	if r.LostBytes > 0 {

@@ -54,7 +54,7 @@ func (p *Passer) Pass(ctx context.Context, s ingest.Signal, wire []byte) ([]byte
 		return response, err
 	}
 	if !p.down.Swap(true) {
-		p.log.Warn("upstream cannot be reached, senders are told to come again", "error", clip(status.Convert(err).Message()))
+		p.log.Warn("upstream cannot be reached, senders are told to come again", "error", errorText(err))
 	}
 	st, detail := status.New(codes.Unavailable, "relay: the upstream cannot be reached: send again later").
 		WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(passRetry)})

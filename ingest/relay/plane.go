@@ -156,7 +156,7 @@ func (p *plane) attempt(ctx context.Context, rec record) error {
 	response, reached, err := p.call(ctx, p.up, rec)
 	route := ""
 	if err != nil && !reached && p.back != nil && ctx.Err() == nil {
-		p.say("fallback", "upstream cannot be reached, the platform's telemetry goes to the fallback", "fallback", p.o.Fallback, "error", err)
+		p.say("fallback", "upstream cannot be reached, the platform's telemetry goes to the fallback", "fallback", p.o.Fallback, "error", errorText(err))
 		response, _, err = p.call(ctx, p.back, rec)
 		route = "fallback"
 	}

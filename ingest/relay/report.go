@@ -41,7 +41,7 @@ func (p *plane) status() Status {
 // failed notes an attempt that failed. Only the first of a row is logged.
 func (p *plane) failed(err error, retry bool) {
 	p.mu.Lock()
-	p.err, p.errAt = clip(status.Convert(err).Code().String()+": "+status.Convert(err).Message()), p.o.Clock()
+	p.err, p.errAt = errorText(err), p.o.Clock()
 	was := p.answering
 	p.answering = !retry
 	first := p.said["down"].IsZero() || was
@@ -105,6 +105,17 @@ func (p *plane) events() events {
 		},
 		trouble: func(err error) { p.say("disk", "relay's queue: the disk refuses", "error", err) },
 	}
+}
+
+// errorText is the code of a failed attempt and why; of a connection that does
+// not come about, what the operating system says.
+func errorText(err error) string {
+	st := status.Convert(err)
+	why := st.Message()
+	if _, dial, ok := strings.Cut(why, "Error while dialing: "); ok {
+		why = strings.TrimSuffix(dial, `"`)
+	}
+	return clip(word(st.Code()) + ": " + why)
 }
 
 // clip makes text of the upstream safe to log and to show.

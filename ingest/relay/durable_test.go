@@ -1,0 +1,109 @@
+package relay
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wattloop/wattloop/ingest"
+)
+
+// Many who forward at once, with an fsync each: all of it arrives, each one's in
+// its order, and they share fsyncs without waiting for ever.
+func TestForwardAtOnce(t *testing.T) {
+	u := newUpstream().serve(t, "unix")
+	r := openRelay(t, Options{Upstream: u.addr, Fsync: true, MaxBytes: 64 << 20})
+	const who, each = 8, 100
+	var all sync.WaitGroup
+	for w := range who {
+		all.Go(func() {
+			for i := range each {
+				f := ingest.Forwarded{Signal: ingest.SignalLogs, Plane: ingest.PlaneWorkload, Wire: fmt.Appendf(nil, "%d %03d %s", w, i, strings.Repeat("x", 2000))}
+				if err := r.Forward(t.Context(), f); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	u.awaitCount(t, who*each)
+	got := u.order()
+	for w := range who {
+		mine := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasPrefix(s, fmt.Sprintf("logs %d ", w)) })
+		if len(mine) != each || !slices.IsSorted(mine) {
+			t.Errorf("of sender %d %d requests arrive, in order: %v", w, len(mine), slices.IsSorted(mine))
+		}
+	}
+}
+
+// cutOffEnv makes the test binary a process whose files may not grow beyond 50 KiB.
+const cutOffEnv = "WATTLOOP_TEST_CUT_OFF"
+
+// A disk that takes half a record refuses the request and nothing else: what was
+// there comes out, and it goes on once there is room again.
+func TestDiskRefuses(t *testing.T) {
+	if os.Getenv(cutOffEnv) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDiskRefuses$", "-test.v")
+		cmd.Env = append(os.Environ(), cutOffEnv+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestDiskRefuses") {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		return
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	for _, fsync := range []bool{false, true} {
+		var told tales
+		q, err := openQueue(t.TempDir(), 1<<20, fsync, told.events())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 50 << 10, Max: was.Max}); err != nil {
+			t.Fatal(err)
+		}
+		put := func(i int) error {
+			return q.append(t.Context(), 1, []byte(fmt.Sprintf("%02d", i)+strings.Repeat("x", 12<<10)))
+		}
+		var want []string
+		for i := range 8 {
+			switch err := put(i); {
+			case i < 4 && err != nil:
+				t.Fatal(err)
+			case i >= 4 && err == nil:
+				t.Fatalf("request %d fits beyond the limit", i)
+			}
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+			t.Fatal(err)
+		}
+		for i := 8; i < 16; i++ {
+			if err := put(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, i := range []int{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15} {
+			want = append(want, fmt.Sprintf("%02d", i))
+		}
+		got := take(q)
+		for i := range got {
+			got[i] = got[i][:2]
+		}
+		if !slices.Equal(got, want) || told.lost != nil {
+			t.Errorf("fsync %v: %q come out, told of %v; want %q", fsync, got, told.lost, want)
+		}
+		if err := q.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
