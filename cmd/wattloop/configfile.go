@@ -253,8 +253,8 @@ func (f *fileReader) resolve(v *yaml.Node) error {
 	return nil
 }
 
-// tokenInLine finds what follows the key token in a line of YAML.
-var tokenInLine = regexp.MustCompile(`(["']?\btoken["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}\]]+)`)
+// tokenInLine finds what follows a key that ends in token in a line of YAML.
+var tokenInLine = regexp.MustCompile(`(token["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}\]]+)`)
 
 // withoutToken is a line of a file as it may be shown to anybody.
 func withoutToken(line string) string { return tokenInLine.ReplaceAllString(line, "${1}"+masked) }
