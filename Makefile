@@ -51,8 +51,9 @@ golden: ## rewrite the golden files; read the diff before you accept it
 bench: build ## figures as "name value unit" lines
 	@cd bench && go run . -wattloop ../bin/wattloop $(ARGS)
 
-soak: build ## the long runs: 500 engine kills
+soak: build ## the long runs: 500 engine kills, 30 minutes of bombs
 	@WATTLOOP_KILLS=$${WATTLOOP_KILLS:-500} go test -timeout 3h -v -count=1 -parallel 5 -run 'TestEngineKilled' ./cmd/wattloop
+	@WATTLOOP_BOMBS=$${WATTLOOP_BOMBS:-30m} go test -timeout 1h -v -count=1 -run 'TestBombs' ./cmd/wattloop
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME each

@@ -41,8 +41,8 @@ type origin struct {
 }
 
 const (
-	maxKeyBytes = 64 << 20
-	maxKey      = 128 << 10 // bytes of one key: 64 labels of the largest size fit
+	keyBytes = 320       // of keys, for each series that may be
+	maxKey   = 128 << 10 // bytes of one key: 64 labels of the largest size fit
 	// What one activation of a workload channel may have: the keys, and for each of
 	// its series this many entries.
 	sourceKeyBytes = 8 << 20
@@ -113,7 +113,7 @@ func (c *cache) remembers(n int) bool {
 	if src.channel.o.Class == Workload {
 		src.full = src.full || src.nodes >= sourceNodes*src.channel.o.Limits.Series || src.keyBytes+n > sourceKeyBytes
 	}
-	c.strained = c.strained || src.full || n > maxKey || c.nodes >= 4*c.maxSeries || c.keyBytes+n > maxKeyBytes
+	c.strained = c.strained || src.full || n > maxKey || c.nodes >= 4*c.maxSeries || c.keyBytes+n > c.maxKeyBytes()
 	return !c.strained
 }
 
@@ -238,9 +238,11 @@ func (c *cache) tidy(now int64) {
 	c.dropSeries(now, now-idle, full)
 }
 
+func (c *cache) maxKeyBytes() int { return keyBytes*c.maxSeries + 2*maxKey }
+
 // crowded says that there is hardly room for entries, whoever they are for.
 func (c *cache) crowded() bool {
-	return c.nodes >= 4*c.maxSeries || c.keyBytes > maxKeyBytes-maxKey
+	return c.nodes >= 4*c.maxSeries || c.keyBytes > c.maxKeyBytes()-maxKey
 }
 
 func (c *cache) dropStreams(before int64) {

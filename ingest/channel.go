@@ -124,6 +124,9 @@ func (r *Receiver) AddChannel(o ChannelOptions) (*Channel, error) {
 	}
 	o.Limits = o.Limits.withDefaults(o.Class)
 	c := &Channel{r: r, o: o, m: r.metrics.channel(o.Name), conns: newSlots(o.Limits.Conns)}
+	if o.Class == Workload {
+		c.line.class = workloadRing
+	}
 	c.rates.init(o.Limits)
 	for _, why := range refusals {
 		r.refused.WithLabelValues(o.Name, why) // 0 is a figure too

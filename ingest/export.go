@@ -159,11 +159,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 		return Result{}, debt{}, &UnavailableError{err}
 	}
 	cm := src.channel.m
-	if src.channel.o.Class == Workload {
-		r.mu.lock(&src.channel.line)
-	} else {
-		r.mu.Lock()
-	}
+	r.mu.lock(&src.channel.line)
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil { // while it waited
 		return Result{}, debt{}, &UnavailableError{err}

@@ -2,43 +2,63 @@ package ingest
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
 
-// Nodes come first, in their order; workload channels one request each in turn
-// (X20), whatever one of them has waiting.
+// Nodes come first, workload channels after them; one request of each channel in
+// turn (X20), whatever one of them has waiting.
 func TestTurns(t *testing.T) {
+	a, b, c := line{class: workloadRing}, line{class: workloadRing}, line{class: workloadRing}
+	var n, m line
+	checkTurns(t, []turn{{&a, "a", 4}, {&b, "b", 1}, {&n, "n", 3}, {&m, "m", 1}, {&c, "c", 2}, {nil, "own", 1}},
+		"own0 n0 m0 n1 n2 a0 b0 c0 a1 c1 a2 a3")
+}
+
+// A flood on node channels leaves every ninth turn to the others.
+func TestTurnsStarveNobody(t *testing.T) {
+	a, b := line{class: workloadRing}, line{class: workloadRing}
+	var n line
+	checkTurns(t, []turn{{&a, "a", 2}, {&b, "b", 1}, {&n, "n", 26}},
+		"n0 n1 n2 n3 n4 n5 n6 n7 a0 n8 n9 n10 n11 n12 n13 n14 n15 b0 n16 n17 n18 n19 n20 n21 n22 n23 a1 n24 n25")
+}
+
+type turn struct {
+	l    *line // nil for the receiver itself
+	name string
+	n    int
+}
+
+func checkTurns(t *testing.T, queue []turn, want string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var lock turns
-		var a, b, c line
 		var got []string
 		lock.Lock()
-		queue := func(l *line, name string) {
-			go func() {
-				lock.lock(l)
-				got = append(got, name) // under the lock
-				lock.Unlock()
-			}()
-			synctest.Wait()
+		n := 0
+		for _, q := range queue {
+			for i := range q.n {
+				n++
+				go func() {
+					if q.l == nil {
+						lock.Lock()
+					} else {
+						lock.lock(q.l)
+					}
+					got = append(got, fmt.Sprint(q.name, i)) // under the lock
+					lock.Unlock()
+				}()
+				synctest.Wait()
+			}
 		}
-		for i := range 4 {
-			queue(&a, fmt.Sprint("a", i))
-		}
-		queue(&b, "b0")
-		queue(nil, "n0")
-		queue(&c, "c0")
-		queue(&c, "c1")
-		queue(nil, "n1")
-		if n := lock.waiting(); n != 9 {
-			t.Errorf("%d wait; want 9", n)
+		if got := lock.waiting(); got != n {
+			t.Errorf("%d wait; want %d", got, n)
 		}
 		lock.Unlock()
 		synctest.Wait()
-		want := []string{"n0", "n1", "a0", "b0", "c0", "a1", "c1", "a2", "a3"}
-		if !slices.Equal(got, want) {
-			t.Errorf("served %v; want %v", got, want)
+		if strings.Join(got, " ") != want {
+			t.Errorf("served %v; want %s", got, want)
 		}
 		lock.Lock() // it is free again
 		lock.Unlock()
@@ -48,7 +68,7 @@ func TestTurns(t *testing.T) {
 // It excludes.
 func TestTurnsExclude(t *testing.T) {
 	var lock turns
-	lines := make([]line, 3)
+	lines := []line{{class: workloadRing}, {class: workloadRing}, {}}
 	inside, sum := 0, 0
 	done := make(chan struct{})
 	for i := range 8 {
