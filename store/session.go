@@ -14,7 +14,7 @@ import (
 // the rule here: each of these trades a little speed at a million series for
 // memory or preallocated space.
 const (
-	stripeSize        = 1024
+	stripeSize        = 4096
 	headWriteBuffer   = 64 << 10
 	logSegmentSize    = 16 << 20
 	blockSegmentSize  = 64 << 20
