@@ -80,9 +80,10 @@ func (a *Activation) newStamper(signal Signal) *stamper {
 		s = &stamper{}
 	}
 	s.reset()
-	s.st, s.set, s.only, s.since = a.src.stamp, nil, nil, a.src.since
+	s.st, s.set, s.only, s.nodes, s.since = a.src.stamp, nil, nil, nil, a.src.since
 	switch {
 	case s.st == nil:
+		s.nodes = a.c.o.Nodes
 	case signal == SignalMetrics:
 		// A resource of a metric is bounded as its series are: what else a workload
 		// says of itself there has as many values as it likes.
@@ -114,7 +115,7 @@ func (a *Activation) handMetrics(ctx context.Context, s *stamper, wire []byte) {
 	switch {
 	case s == nil || len(wire) == 0:
 		return
-	case s.st != nil:
+	case s.st != nil || len(s.nodes) > 0:
 		s.rewrite(&metricLevels, wire)
 		if wire = s.out; len(wire) == 0 {
 			return

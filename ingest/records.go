@@ -89,6 +89,9 @@ func (r *records) refused(l *levels) (list []refusal) {
 	if r.invalid > 0 {
 		list = append(list, refusal{invalidUTF8.String(), int64(r.invalid), fmt.Sprintf("%d %s with a text that is not valid UTF-8", r.invalid, l.what)})
 	}
+	if r.foreign > 0 {
+		list = append(list, refusal{foreignNode.String(), int64(r.foreign), fmt.Sprintf("%d %s of a k8s.node.name that the channel does not take", r.foreign, l.what)})
+	}
 	if r.beyond > 0 {
 		list = append(list, refusal{"records_limit", int64(r.beyond), fmt.Sprintf("%d %s: more than %d in one request", r.beyond, l.what, maxRecords)})
 	}

@@ -250,3 +250,38 @@ func TestReservedKeys(t *testing.T) {
 		}
 	}
 }
+
+// X1: what a node channel with a list of nodes does not take goes nowhere, of
+// all three signals; the rest goes on as it came.
+func TestForeignNodeOnward(t *testing.T) {
+	b, _, up := workload(t, actor, nil)
+	ch, err := b.r.AddChannel(ChannelOptions{Name: "nodes", Nodes: []string{"edge-a", "edge-b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	td := someTraces(2, "k8s.node.name", "edge-a")
+	for _, node := range []string{"edge-z", "edge-b", ""} {
+		someTraces(1, "k8s.node.name", node).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+	}
+	res, err := ch.Live().ExportTraces(t.Context(), shuffle(msgTraceRequest, wireOfTraces(t, td), descending, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkResult(t, res, 4, 0, map[string]int64{"foreign_node": 1})
+	p := newPayload("k8s.node.name", "edge-z")
+	p.gauge("g", "", 0, 1)
+	p.resource("k8s.node.name", "edge-b")
+	p.gauge("g", "", 0, 1)
+	if res, err = ch.Export(t.Context(), wireOf(t, p.md)); err != nil {
+		t.Fatal(err)
+	}
+	checkResult(t, res, 1, 0, map[string]int64{"foreign_node": 1})
+	for _, f := range up.got {
+		if bytes.Contains(f.Wire, []byte("edge-z")) {
+			t.Errorf("edge-z goes onward in %q", f.Wire)
+		}
+	}
+	if len(up.got) != 2 || tracesOf(t, up.got[0].Wire).SpanCount() != 4 || metricsOf(t, up.got[1].Wire).DataPointCount() != 1 {
+		t.Errorf("%d requests onward; want 4 spans and 1 point", len(up.got))
+	}
+}

@@ -16,6 +16,9 @@ import (
 type stamper struct {
 	st  *stamp
 	set []trusted // on each resource
+	// nodes are the values of k8s.node.name that a node channel takes; empty means
+	// any.
+	nodes []string
 	// since is the least start time of a point, in Unix nanoseconds.
 	since uint64
 	// only, unless nil, are the keys that a resource keeps of its own.
@@ -80,6 +83,13 @@ func (s *stamper) close(m mark) {
 		s.out = slices.Insert(s.out, m.data, make([]byte, width-m.width)...)
 	}
 	binary.PutUvarint(s.out[m.data-m.width:], uint64(size))
+}
+
+// copied begins a field and writes all that is in it.
+func (s *stamper) copied(num uint32, b []byte) mark {
+	m := s.open(num, len(b))
+	s.out = append(s.out, b...)
+	return m
 }
 
 // cancel takes the field back.
@@ -209,6 +219,25 @@ func (s *stamper) resource(block []byte) {
 	s.added += len(s.out) - own
 	s.over = s.added > maxStamped
 	s.close(at)
+}
+
+// foreign reports whether a block's resource names a node that the channel does
+// not speak for (decisions.md X1).
+func (s *stamper) foreign(block []byte) bool {
+	if len(s.nodes) == 0 {
+		return false
+	}
+	for f := (fields{b: block}); f.next(); {
+		if f.num != 1 || f.typ != wireBytes {
+			continue
+		}
+		for _, a := range attributes(f.data, 1) {
+			if a.key == attrNode && a.value != "" && !slices.Contains(s.nodes, a.value) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s *stamper) resourceFields(b []byte, name *string) {

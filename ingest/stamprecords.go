@@ -25,11 +25,13 @@ type records struct {
 	n        int // all of them
 	invalid  int // those with a text that is not UTF-8
 	beyond   int // those after maxRecords
+	foreign  int // those of a node that the channel does not speak for
+	away     bool
 	messages int
 }
 
 // kept is how many go onward.
-func (r *records) kept() int { return r.n - r.invalid - r.beyond }
+func (r *records) kept() int { return r.n - r.invalid - r.beyond - r.foreign }
 
 // scanRecords looks at all of a trace or logs request before anything is made of
 // it, and decides on each record.
@@ -62,6 +64,7 @@ func (s *stamper) scanLevel(r *records, l *levels, m message, b []byte, depth in
 			}
 		case l.block, l.scope:
 			r.messages++
+			r.away = r.away && c.msg == l.scope || c.msg == l.block && s.foreign(f.data)
 			err = s.scanLevel(r, l, c.msg, f.data, depth+1)
 		default:
 			err = s.scanWhole(r, l, c.msg, f.data, depth+1)
@@ -95,6 +98,9 @@ func (s *stamper) scanWhole(r *records, l *levels, m message, b []byte, depth in
 	case r.n > maxRecords:
 		r.beyond++
 		d.act = actDrop
+	case r.away:
+		r.foreign++
+		d.act = actDrop
 	case invalid:
 		r.invalid++
 		d.act = actDrop
@@ -104,7 +110,7 @@ func (s *stamper) scanWhole(r *records, l *levels, m message, b []byte, depth in
 }
 
 // rewrite writes the request: on a workload channel stamped, else as it was but
-// for the records that were refused.
+// for the records, and the metrics of nodes, that were refused.
 func (s *stamper) rewrite(l *levels, wire []byte) {
 	f := fields{b: wire}
 	for from := 0; f.next() && !s.over; from = len(wire) - len(f.b) {
@@ -120,6 +126,12 @@ func (s *stamper) rewrite(l *levels, wire []byte) {
 // block writes one resource and what is under it; a workload's that holds no
 // record is left out.
 func (s *stamper) block(l *levels, b []byte) {
+	if s.st == nil && l.record == msgMetric {
+		if !s.foreign(b) {
+			s.close(s.copied(1, b))
+		}
+		return
+	}
 	at := s.open(1, len(b))
 	added := s.added
 	if s.st != nil {
@@ -137,7 +149,7 @@ func (s *stamper) block(l *levels, b []byte) {
 			s.field(l.block, &f, raw)
 		}
 	}
-	if s.st != nil && !any {
+	if !any && (s.st != nil || s.foreign(b)) {
 		s.cancel(at)
 		s.added, s.over = added, false
 		return
