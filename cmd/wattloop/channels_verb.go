@@ -61,9 +61,9 @@ func channelsListCmd() *cobra.Command {
 
 func printChannels(w io.Writer, cs []api.Channel) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "CHANNEL\tCLASS\tSTATE\tLISTEN\tACTOR\tSINCE\tACCEPTED\tFOLDED\tREJECTED\tLAG s\tERROR")
+	fmt.Fprintln(tw, "CHANNEL\tCLASS\tSTATE\tLISTEN\tACTOR\tSTARTED\tACCEPTED\tFOLDED\tREJECTED\tLAG s\tERROR")
 	for _, c := range cs {
-		lag, state, actor, since := "-", "closed", "-", "-"
+		lag, state, actor, started := "-", "closed", "-", "-"
 		if c.LagSeconds >= 0 {
 			lag = strconv.FormatFloat(c.LagSeconds, 'f', 3, 64)
 		}
@@ -74,10 +74,10 @@ func printChannels(w io.Writer, cs []api.Channel) error {
 			actor = orDash(c.Identity.ActorUID)
 		}
 		if c.Started != nil {
-			since = c.Started.Format(time.RFC3339)
+			started = c.Started.Format(time.RFC3339)
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", c.Name, c.Class, state, orDash(strings.Join(c.Addresses, ",")),
-			actor, since, c.Accepted, c.Folded, c.Rejected, lag, orDash(c.Error))
+			actor, started, c.Accepted, c.Folded, c.Rejected, lag, orDash(c.Error))
 	}
 	return tw.Flush()
 }

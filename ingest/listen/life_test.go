@@ -25,6 +25,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/wattloop/wattloop/ingest"
 )
 
 // sender is a program that has one connection for ever.
@@ -412,5 +414,70 @@ func TestActivationsInParallel(t *testing.T) {
 		if s := b.m.States()[0]; s.Live || strings.Contains(fmt.Sprint(s.Who), "a") {
 			t.Fatalf("after the end: %+v", s)
 		}
+	}
+}
+
+// S2-86: what is being stored when the end comes is completed under the old
+// identity and answered; the end waits for it, and so does the next activation.
+func TestInFlightIsCompletedUnderA(t *testing.T) {
+	storing, release := make(chan struct{}, 2), make(chan struct{})
+	b := newBed(t, nil, func(o *ingest.Options) {
+		sync := o.Sync
+		o.Sync = func(ctx context.Context) error {
+			storing <- struct{}{}
+			<-release
+			return sync(ctx)
+		}
+	})
+	b.define("w1")
+	st := b.activate("w1", "a")
+	senders := []*sender{httpSender(t, "http", st.Listen[0]), grpcSender(t, "grpc", st.Listen[0])}
+	answers := make(chan error, len(senders))
+	for _, s := range senders {
+		go func() { answers <- s.send(context.Background(), b.from(s.name, 1)) }()
+		<-storing
+	}
+	ended := make(chan struct{})
+	go func() {
+		b.m.End("w1")
+		close(ended)
+	}()
+	next := make(chan error, 1)
+	go func() {
+		for { // refused until the end has begun, then it waits for it
+			_, _, err := b.m.Activate(context.Background(), "w1", nil, Activation{Identity: who("b")})
+			if !errors.Is(err, ErrConflict) {
+				next <- err
+				return
+			}
+		}
+	}()
+	// The address is closed while the two are still being stored.
+	for {
+		c, err := net.Dial(st.Listen[0].Network, st.Listen[0].Addr)
+		if err != nil {
+			break
+		}
+		c.Close()
+	}
+	select {
+	case <-ended:
+		t.Error("ended before what was in flight was stored")
+	case err := <-next:
+		t.Errorf("B was activated before what was in flight was stored: %v", err)
+	default:
+	}
+	close(release)
+	for range senders {
+		if err := <-answers; err != nil {
+			t.Errorf("in flight at the end: %v; want an ack", err)
+		}
+	}
+	<-ended
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	if x, y := b.work("a"), b.work("b"); x != 2 || y != 0 {
+		t.Errorf("a has %g, b has %g; want 2 and 0", x, y)
 	}
 }
