@@ -107,3 +107,42 @@ func TestDiskRefuses(t *testing.T) {
 		}
 	}
 }
+
+// After an fsync that failed nobody is told that a request is safe: not who waited
+// for it, nor who wrote to the same file meanwhile. A new file is safe again.
+func TestFsyncFails(t *testing.T) {
+	var told tales
+	q, err := openQueue(t.TempDir(), 1<<20, true, told.events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(wire string) error { return q.append(t.Context(), 1, []byte(wire)) }
+	if err := put("safe"); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe() // which takes bytes, and no fsync
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	q.w.Close()
+	q.w = w
+	if err := q.write(1, []byte("meanwhile")); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.sync(); err == nil {
+		t.Error("an fsync that failed is no error")
+	}
+	if err := put("the next"); err == nil {
+		t.Error("who may have written to the file is told that all is safe")
+	}
+	if err := put("after that"); err != nil {
+		t.Errorf("a new file: %v", err)
+	}
+	if got, want := take(q), []string{"safe", "the next", "after that"}; !slices.Equal(got, want) || len(told.lost) != 1 {
+		t.Errorf("%q come out, told of %v; want %q and one loss", got, told.lost, want)
+	}
+	if err := q.close(); err != nil {
+		t.Error(err)
+	}
+}

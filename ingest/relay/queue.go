@@ -39,6 +39,7 @@ type queue struct {
 	w                *os.File  // the last of segs, nil when that is closed for writing
 	sealed           []*os.File
 	fresh            bool  // a file was made since the folder was synced
+	unsafe           error // an fsync failed, and who appended meanwhile has not been told
 	off              int64 // bytes of segs[0] that are done with
 	bytes            int64 // on disk
 	next             uint64
@@ -72,6 +73,11 @@ func openQueue(dir string, limit int64, fsync bool, ev events) (*queue, error) {
 	q := &queue{
 		dir: dir, limit: limit, segBytes: min(max(limit/16, minSegment), maxSegment), fsync: fsync, events: ev,
 		group: newGroup(), grown: make(chan struct{}, 1),
+	}
+	if fsync {
+		if err := syncFolder(filepath.Dir(dir)); err != nil {
+			return nil, err
+		}
 	}
 	cur, at, err := openCursor(dir)
 	if err != nil {
@@ -199,74 +205,6 @@ func (q *queue) clear() {
 		q.seal()
 		q.drop()
 	}
-}
-
-// seal ends writing to the newest file. With fsync the next sync closes it.
-func (q *queue) seal() {
-	if q.w == nil {
-		return
-	}
-	if q.fsync {
-		q.sealed = append(q.sealed, q.w)
-	} else {
-		_ = q.w.Close() // nothing was promised of these bytes
-	}
-	q.w = nil
-}
-
-// roll begins a new file.
-func (q *queue) roll() error {
-	q.seal()
-	f, err := os.OpenFile(q.path(q.next), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	q.w, q.fresh = f, true
-	q.segs = append(q.segs, segment{n: q.next})
-	q.next++
-	return nil
-}
-
-// sync makes durable what was appended before it was called. After a failure
-// nothing more is written to the file: the kernel may show pages that it has
-// dropped.
-func (q *queue) sync() error {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return ErrClosed
-	}
-	sealed, w, fresh := q.sealed, q.w, q.fresh
-	q.sealed, q.fresh = nil, false
-	q.mu.Unlock()
-	var errs []error
-	for _, f := range sealed {
-		errs = append(errs, f.Sync(), f.Close())
-	}
-	if w != nil {
-		errs = append(errs, w.Sync())
-	}
-	if fresh {
-		errs = append(errs, syncFolder(q.dir))
-	}
-	err := errors.Join(errs...)
-	if err != nil {
-		q.mu.Lock()
-		q.fresh = true
-		if q.w == w {
-			q.seal()
-		}
-		q.mu.Unlock()
-	}
-	return err
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // size is how many bytes wait and how many are on disk.
