@@ -18,7 +18,7 @@ func (s *state) host(c Caller, host string, local net.Addr) *Refusal {
 	if c.socket || c.token || LoopbackName(host) || ownAddress(host, local) || s.named(host) {
 		return nil
 	}
-	return &Refusal{text: "the host " + quoted(host) + " is not a name of this machine's loopback, nor in web.hosts"}
+	return &Refusal{text: "the host " + quoted(host) + " is neither this machine's loopback nor in web.hosts: name it there, or send a token"}
 }
 
 func (s *state) named(hostport string) bool {

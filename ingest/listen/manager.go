@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/ingest"
 )
 
@@ -199,7 +200,11 @@ func (m *Manager) open(ctx context.Context, ch *channel, act *ingest.Activation)
 
 func bind(ctx context.Context, a Address, s Spec) (net.Listener, error) {
 	if a.Network == "unix" {
-		return listenUnix(a.Addr, s.mode(), s.Group)
+		l, err := listenUnix(a.Addr, s.mode(), s.Group)
+		if err != nil {
+			return nil, err
+		}
+		return access.Listen(l), nil // who is at the other end may be all the credential there is
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", a.Addr)
