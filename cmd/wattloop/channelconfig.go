@@ -193,6 +193,12 @@ func (c *channelConfig) check() error {
 	return c.Spec.Check()
 }
 
+// listensOn reports whether an address of the program itself is one of c's.
+func (c *channelConfig) listensOn(addr string) bool {
+	a, err := listen.ParseAddress(addr)
+	return err == nil && !strings.HasSuffix(addr, ":0") && slices.Contains(c.Spec.Listen, a)
+}
+
 // keyReader reads the value of one key.
 type keyReader struct {
 	key  string

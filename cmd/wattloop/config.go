@@ -208,6 +208,13 @@ func (c *config) validate() error {
 			bad(p.key, "is empty; name a folder")
 		}
 	}
+	for _, ch := range c.Channels {
+		for _, own := range []struct{ key, addr string }{{"web.listen", c.WebListen}, {"otlp.grpc.listen", c.GRPCListen}, {"otlp.http.listen", c.HTTPListen}, {"api.socket", "unix:" + c.APISocket}} {
+			if ch.listensOn(own.addr) {
+				bad("channels", "%s: %s is %s already", ch.Spec.Name, own.addr, own.key)
+			}
+		}
+	}
 	if c.Node == "" {
 		bad("node", "is empty; name the node")
 	}
