@@ -110,6 +110,9 @@ func (r *reservedKeys) match(n []byte) bool {
 // are that Prometheus keeps for itself, or becomes the metric's name where only
 // letters of ASCII are left.
 func dunder(key string) bool {
+	if key == "" || key[0] < utf8.RuneSelf && letters[key[0]] != 0 {
+		return false
+	}
 	head, tail := 0, 0
 	mark := func(c rune, run *int) (more bool) {
 		switch {
@@ -167,51 +170,75 @@ const (
 // and every run of other characters made one underscore, none at the ends. It
 // ends once it has added max bytes.
 func appendNormal(to []byte, key string, how manner, max int) []byte {
-	start := len(to)
-	gap, small := false, false
-	add := func(c rune) {
-		capital := c >= 'A' && c <= 'Z'
-		switch c = lookalike(unicode.ToLower(c)); {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			if len(to) > start && (gap || capital && small && how&camel != 0) {
-				to = append(to, '_')
-			}
-			gap, small = false, !capital
-			to = append(to, byte(c))
-		case c >= utf8.RuneSelf && how&without != 0 && !unseen(c) && c != utf8.RuneError:
-		case unseen(c), c < 0x20, c >= 0x7f && c < 0xa0, c == utf8.RuneError:
-			gap = gap || how&gapped != 0
-		default:
-			gap = true
-		}
-	}
-	for i := 0; i < len(key) && len(to)-start < max; i++ {
-		switch {
-		case key[i] < utf8.RuneSelf:
-			add(rune(key[i]))
+	n := normal{to: to, start: len(to), how: how}
+	for i := 0; i < len(key) && len(n.to)-n.start < max; i++ {
+		switch b := key[i]; {
+		case b < utf8.RuneSelf && letters[b] != 0:
+			n.letter(letters[b], b <= 'Z' && b >= 'A')
+		case b < utf8.RuneSelf:
+			n.add(rune(b))
 		case how&(foreign|without) != 0:
 			c, size := utf8.DecodeRuneInString(key[i:])
 			if unicode.IsLetter(c) && !unseen(c) {
 				c = 'Ж' // no letter of the keys, nor drawn as one
 			}
-			add(c)
+			n.add(c)
 			i += size - 1
 		default:
 			// The decomposition of what is left; what it was before is taken.
 			var it norm.Iter
 			it.InitString(norm.NFKD, key[i:])
-			for !it.Done() && len(to)-start < max {
+			for !it.Done() && len(n.to)-n.start < max {
 				for b := it.Next(); len(b) > 0; {
 					c, size := utf8.DecodeRune(b)
-					add(c)
+					n.add(c)
 					b = b[size:]
 				}
 			}
-			return to
+			return n.to
 		}
 	}
-	return to
+	return n.to
 }
+
+// normal is a normal form that is being written.
+type normal struct {
+	to         []byte
+	start      int
+	gap, small bool // before the next letter, and the last one
+	how        manner
+}
+
+func (n *normal) letter(c byte, capital bool) {
+	if len(n.to) > n.start && (n.gap || capital && n.small && n.how&camel != 0) {
+		n.to = append(n.to, '_')
+	}
+	n.gap, n.small = false, !capital
+	n.to = append(n.to, c)
+}
+
+func (n *normal) add(c rune) {
+	capital := c >= 'A' && c <= 'Z'
+	switch c = lookalike(unicode.ToLower(c)); {
+	case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		n.letter(byte(c), capital)
+	case c >= utf8.RuneSelf && n.how&without != 0 && !unseen(c) && c != utf8.RuneError:
+	case unseen(c), c < 0x20, c >= 0x7f && c < 0xa0, c == utf8.RuneError:
+		n.gap = n.gap || n.how&gapped != 0
+	default:
+		n.gap = true
+	}
+}
+
+// letters are what add makes of the letters and digits of ASCII.
+var letters = func() (table [utf8.RuneSelf]byte) {
+	for c := range rune(utf8.RuneSelf) {
+		if l := lookalike(unicode.ToLower(c)); l >= 'a' && l <= 'z' || l >= '0' && l <= '9' {
+			table[c] = byte(l)
+		}
+	}
+	return table
+}()
 
 // squeeze takes the underscores out, in place.
 func squeeze(n []byte) []byte {
