@@ -29,7 +29,7 @@ type journal struct {
 	m     *stateMetrics
 	lock  *os.File
 
-	// The Receiver's lock guards these.
+	// The Receiver's lock guards these, and mu the size as well.
 	number uint64 // of the newest log
 	size   int64  // of the newest log
 	buf    []byte
@@ -43,6 +43,7 @@ type journal struct {
 	f       *os.File
 	failed  error  // why nothing more may be written to f
 	synced  uint64 // what of written is on the disk
+	safe    int64  // how much of f is
 	written atomic.Uint64
 
 	sync func(*os.File) error // (*os.File).Sync, but for tests
@@ -110,9 +111,8 @@ func (j *journal) await() error {
 
 func (j *journal) syncTo(mine uint64) error {
 	if j.failed == nil && j.synced < mine {
-		upTo := j.written.Load()
 		if j.failed = j.sync(j.f); j.failed == nil {
-			j.synced = upTo
+			j.synced, j.safe = j.written.Load(), j.size
 		} else {
 			j.m.failed.Inc()
 		}
@@ -175,7 +175,7 @@ func (j *journal) begin(n uint64, clean bool) error {
 		}
 	}
 	j.f, j.failed, j.size = f, nil, int64(len(header))
-	j.synced = j.written.Load()
+	j.synced, j.safe = j.written.Load(), j.size
 	return nil
 }
 

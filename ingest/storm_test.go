@@ -1,0 +1,598 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"pgregory.net/rapid"
+)
+
+// A storm is two nodes with a receiver and three workload channels each, actors
+// that come, go, move and begin anew, and a ledger that knows what each of them
+// counted, what became of each request, and who was where. Whatever happens, what
+// is stored is what was counted, but for what the receivers said was not (S2-89).
+type storm struct {
+	t     rapid.TB
+	outer *testing.T
+	pick  func(n int) int // from 0 to n-1
+	now   int64           // ms
+	nodes [2]*stormNode
+
+	actors  []*stormActor
+	stored  map[string]*amounts // by series, as it should be
+	places  map[string]bool     // series and time of each delivery
+	truth   amounts             // of all that was collected
+	lost    amounts             // of all that is reported
+	dropped int                 // delta requests that never arrived
+	sent    int
+	root    string
+	folders int
+}
+
+// amounts are what one request holds of a counter and a histogram.
+type amounts struct{ count, low, mid, high int64 }
+
+func (a *amounts) add(b amounts, sign int64) {
+	a.count += sign * b.count
+	a.low += sign * b.low
+	a.mid += sign * b.mid
+	a.high += sign * b.high
+}
+
+func (a amounts) all() int64 { return a.count + a.low + a.mid + a.high }
+
+type stormNode struct {
+	*bed
+	name     string
+	dir      string
+	channels []*stormChannel
+	want     Windows // by the ledger
+	before   Windows // of earlier processes
+}
+
+type stormChannel struct {
+	name  string
+	node  *stormNode
+	ch    *Channel
+	actor *stormActor
+	id    Identity
+	at    int64
+	since int64
+	act   *Activation
+}
+
+// stormActor is an actor and its SDK.
+type stormActor struct {
+	uid, template string
+	delta         bool
+	at            *stormChannel // nil while suspended
+	last          *stormNode    // where it ran last
+	since         int64         // of its stay there
+
+	start   int64   // of the process, ms
+	total   amounts // since then, as the process sees it
+	begin   int64   // of the window to come
+	shown   amounts // at the last collection
+	counted amounts // of total, somewhere
+	unsent  []*stormRequest
+	missing bool // the window before was dropped
+
+	known map[*stormNode]*stormStream
+}
+
+// stormStream is what the ledger expects a node to know of an actor's streams.
+type stormStream struct {
+	ends []int64 // of the windows counted there
+	end  int64   // of the last value
+}
+
+// stormRequest is one export.
+type stormRequest struct {
+	start, end int64
+	value      amounts // since the one before
+	total      amounts // since the process began
+	counted    bool    // somewhere
+}
+
+// newStorm makes the world in folders of its own. What it finds wrong it says to t.
+func newStorm(outer *testing.T, t rapid.TB, pick func(int) int, actors int) *storm {
+	s := &storm{t: t, outer: outer, pick: pick, now: base, stored: map[string]*amounts{}, places: map[string]bool{}, root: outer.TempDir()}
+	for i := range s.nodes {
+		n := &stormNode{bed: newBed(outer, nil), name: fmt.Sprintf("node-%d", i), dir: s.folder()}
+		for c := range 3 {
+			n.channels = append(n.channels, &stormChannel{name: fmt.Sprintf("ch%d", c), node: n})
+		}
+		s.nodes[i] = n
+		s.open(n)
+	}
+	for i := range actors {
+		a := &stormActor{uid: fmt.Sprintf("uid-%d", i), template: fmt.Sprintf("tpl-%d", i%2), delta: i%4 < 2,
+			known: map[*stormNode]*stormStream{}}
+		// Restored from a golden snapshot, in which something was counted.
+		a.start, a.begin = base-1000_000, base-1000
+		if i%3 > 0 {
+			a.total = amounts{count: 1000, low: 100, mid: 10, high: 1}
+		}
+		a.shown, a.counted = a.total, a.total
+		s.actors = append(s.actors, a)
+	}
+	return s
+}
+
+func (s *storm) folder() string {
+	s.folders++
+	return filepath.Join(s.root, fmt.Sprint(s.folders))
+}
+
+// end closes all there is.
+func (s *storm) end() {
+	for _, n := range s.nodes {
+		if err := n.r.Close(); err != nil {
+			s.t.Error(err)
+		}
+		n.close()
+	}
+	if err := os.RemoveAll(s.root); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// open starts a node's receiver and makes its activations again.
+func (s *storm) open(n *stormNode) {
+	r, err := Open(Options{Appendable: n.db, Queryable: n.db, Clock: func() time.Time { return time.UnixMilli(s.now) },
+		StateDir: n.dir, OutOfOrder: time.Hour})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n.r = r
+	for _, c := range n.channels {
+		if c.ch, err = r.AddChannel(ChannelOptions{Name: c.name, Class: Workload}); err != nil {
+			s.t.Fatal(err)
+		}
+		if c.actor != nil {
+			s.activate(c)
+		}
+	}
+}
+
+func (s *storm) activate(c *stormChannel) {
+	var err error
+	if c.act, err = c.ch.Activate(c.id, time.UnixMilli(c.at), time.UnixMilli(c.since)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// kill ends a node's receiver as a kill -9 would, and starts the next.
+func (s *storm) kill(n *stormNode) {
+	for _, c := range n.channels {
+		n.before = n.before.plus(c.ch.Windows())
+	}
+	dir := s.folder()
+	if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := n.r.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.RemoveAll(n.dir); err != nil {
+		s.t.Fatal(err)
+	}
+	n.dir = dir
+	s.open(n)
+}
+
+func (w Windows) plus(o Windows) Windows {
+	return Windows{w.Lost + o.Lost, w.Late + o.Late, w.Repeated + o.Repeated, w.Baseline + o.Baseline, w.BeforeActivation + o.BeforeActivation}
+}
+
+// step is one thing that happens.
+func (s *storm) step() {
+	s.now += int64(1 + s.pick(20))
+	a := s.actors[s.pick(len(s.actors))]
+	switch what := s.pick(20); {
+	case a.at == nil:
+		s.resume(a, s.nodes[s.pick(2)])
+	case what < 8:
+		s.work(a)
+		s.export(a, what == 0, what == 1)
+	case what < 11:
+		s.work(a)
+	case what < 14:
+		s.retry(a)
+	case what < 17:
+		s.suspend(a)
+	case what < 18:
+		s.begin(a)
+	case what < 19:
+		s.kill(s.nodes[s.pick(2)])
+	default:
+		s.now += int64(s.pick(5000))
+	}
+}
+
+func (s *storm) resume(a *stormActor, n *stormNode) {
+	i := slices.IndexFunc(n.channels, func(c *stormChannel) bool { return c.actor == nil })
+	if i < 0 {
+		return
+	}
+	c := n.channels[i]
+	if a.last != n {
+		a.since = s.now
+	}
+	a.at, a.last = c, n
+	c.actor, c.at, c.since = a, s.now, a.since
+	c.id = Identity{ActorUID: a.uid, TemplateName: a.template, TemplateNamespace: "ns", Container: "main", PodName: n.name + "-" + c.name,
+		PodUID: "pod-" + n.name + c.name, Node: n.name, Atespace: "space"}
+	s.activate(c)
+}
+
+// suspend flushes first where the newest window was dropped: what lies at the seam
+// of two nodes neither of them can see.
+func (s *storm) suspend(a *stormActor) {
+	if a.missing {
+		s.work(a)
+		s.export(a, false, false)
+	}
+	a.at.act.End()
+	a.at.actor, a.at.act = nil, nil
+	a.at = nil
+}
+
+func (s *storm) work(a *stormActor) {
+	a.total.add(amounts{count: int64(s.pick(10)), low: int64(s.pick(3)), mid: int64(s.pick(3)), high: int64(s.pick(3))}, 1)
+}
+
+// begin is a new process of the actor, after a flush: what a process takes with it
+// when it dies nobody can count.
+func (s *storm) begin(a *stormActor) {
+	s.work(a)
+	s.export(a, false, false)
+	s.now++
+	a.start, a.begin = s.now, s.now
+	a.total, a.shown, a.counted = amounts{}, amounts{}, amounts{}
+	a.unsent = nil
+}
+
+// export collects and sends; the request or its answer may be lost on the way.
+func (s *storm) export(a *stormActor, drop, silent bool) {
+	s.now++
+	q := &stormRequest{start: a.begin, end: s.now, total: a.total, value: a.total}
+	q.value.add(a.shown, -1)
+	s.truth.add(q.value, 1)
+	a.shown, a.begin = a.total, s.now
+	known := a.known[a.at.node]
+	first := known == nil || len(known.ends) == 0
+	if drop && a.delta && !first {
+		s.lost.add(q.value, 1)
+		s.dropped++
+		a.missing = true
+		return
+	}
+	if drop && !a.delta {
+		return
+	}
+	if silent && !first && len(a.unsent) < 3 && s.pick(2) == 0 { // it comes later, if it comes
+		if a.delta {
+			s.lost.add(q.value, 1)
+			a.missing = true
+		}
+		a.unsent = append(a.unsent, q)
+		return
+	}
+	s.deliver(a, q)
+	if silent {
+		a.unsent = append(a.unsent, q)
+		if len(a.unsent) > 3 {
+			a.unsent = a.unsent[1:]
+		}
+	}
+}
+
+// retry sends again what was not answered, the oldest or the newest first.
+func (s *storm) retry(a *stormActor) {
+	if len(a.unsent) == 0 {
+		return
+	}
+	i := s.pick(len(a.unsent))
+	q := a.unsent[i]
+	s.deliver(a, q)
+	if s.pick(2) == 0 {
+		a.unsent = slices.Delete(a.unsent, i, i+1)
+	}
+}
+
+// points is how many points a request has.
+const stormPoints = 2
+
+// deliver sends a request and writes down what must become of it.
+func (s *storm) deliver(a *stormActor, q *stormRequest) {
+	s.sent++
+	c := a.at
+	k := a.known[c.node]
+	if k == nil {
+		k = &stormStream{}
+		a.known[c.node] = k
+	}
+	w := &c.node.want
+	series := fmt.Sprintf("%s/%s/%s", c.node.name, c.name, a.template)
+	s.places[fmt.Sprintf("%s@%d", series, q.end)] = true
+	if a.delta {
+		s.deltaAt(series, a, k, w, c, q)
+	} else {
+		s.totalAt(series, a, k, w, c, q)
+	}
+	p := newPayload("service.name", "app", "ate.actor.uid", "forged")
+	s.fill(p, a, q)
+	if _, err := c.act.Export(context.Background(), wireOf(s.outer, p.md)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *storm) deltaAt(series string, a *stormActor, k *stormStream, w *Windows, c *stormChannel, q *stormRequest) {
+	newest := int64(0)
+	if len(k.ends) > 0 {
+		newest = slices.Max(k.ends)
+	}
+	known := k.ends[max(0, len(k.ends)-8):]
+	switch {
+	case slices.Contains(known, q.end):
+		w.Repeated += stormPoints
+		return
+	case q.end <= c.since:
+		w.BeforeActivation += stormPoints
+		return
+	case q.end > newest:
+		if newest > 0 && q.start > max(newest, c.since) {
+			w.Lost += stormPoints
+		}
+		a.missing = false
+	case len(k.ends) > 8 && q.end < slices.Min(known):
+		return // rejected: too far behind to tell
+	default:
+		w.Late += stormPoints
+	}
+	k.ends = append(k.ends, q.end)
+	if len(a.unsent) > 0 && slices.Contains(a.unsent, q) && !q.counted {
+		s.lost.add(q.value, -1) // it came after all
+	}
+	q.counted = true
+	s.add(series, q.value)
+}
+
+func (s *storm) totalAt(series string, a *stormActor, k *stormStream, w *Windows, c *stormChannel, q *stormRequest) {
+	switch {
+	case q.end == k.end:
+		w.Repeated += stormPoints
+		return
+	case q.end < k.end:
+		w.Late += stormPoints
+		return
+	}
+	by := q.total
+	by.add(a.counted, -1)
+	first := k.end < c.since
+	if first && a.start < c.since {
+		w.Baseline += stormPoints
+		if by.all() > 0 { // else it is older than what was counted elsewhere
+			s.lost.add(by, 1)
+			a.counted = q.total
+		}
+		by = amounts{}
+	} else {
+		a.counted = q.total
+	}
+	k.end = q.end
+	k.ends = append(k.ends, q.end)
+	s.add(series, by)
+}
+
+func (s *storm) add(series string, by amounts) {
+	if s.stored[series] == nil {
+		s.stored[series] = &amounts{}
+	}
+	s.stored[series].add(by, 1)
+}
+
+func (s *storm) fill(p *payload, a *stormActor, q *stormRequest) {
+	temporality, start, v := cumulative, a.start, q.total
+	if a.delta {
+		temporality, start, v = delta, q.start, q.value
+	}
+	dp := p.sum("app.requests", "{request}", temporality, start-base, q.end-base, float64(v.count))
+	put(dp.Attributes(), []string{"channel", "forged", "k8s.pod.name", "forged"})
+	h := p.metric("app.duration", "s").SetEmptyHistogram()
+	h.SetAggregationTemporality(temporality)
+	hp := h.DataPoints().AppendEmpty()
+	hp.SetStartTimestamp(pcommon.Timestamp(start * 1e6))
+	hp.SetTimestamp(pcommon.Timestamp(q.end * 1e6))
+	hp.ExplicitBounds().FromRaw([]float64{1, 2})
+	hp.BucketCounts().FromRaw([]uint64{uint64(v.low), uint64(v.mid), uint64(v.high)})
+	hp.SetCount(uint64(v.low + v.mid + v.high))
+	hp.SetSum(float64(v.low + 2*v.mid + 3*v.high))
+}
+
+// finish lets every actor export once more, on each series, so that what was
+// folded shows, and compares all there is.
+func (s *storm) finish() {
+	for _, a := range s.actors {
+		if a.at != nil {
+			s.suspend(a)
+		}
+	}
+	for _, a := range s.actors {
+		s.now++
+		s.resume(a, s.nodes[s.pick(2)])
+		s.work(a)
+		s.export(a, false, false)
+		s.suspend(a)
+	}
+	s.closeSeries()
+	s.compare()
+}
+
+// closeSeries adds nothing to each series, later than all else.
+func (s *storm) closeSeries() {
+	for _, n := range s.nodes {
+		for _, c := range n.channels {
+			for template := range 2 {
+				s.now += 10
+				closer := &stormActor{uid: "closer-" + c.name + fmt.Sprint(template), template: fmt.Sprintf("tpl-%d", template), delta: true, begin: s.now, known: map[*stormNode]*stormStream{}}
+				c.actor, c.at, c.since = closer, s.now, s.now
+				c.id = Identity{ActorUID: closer.uid, TemplateName: closer.template, TemplateNamespace: "ns", Container: "main", PodName: n.name + "-" + c.name,
+					PodUID: "pod-" + n.name + c.name, Node: n.name, Atespace: "space"}
+				s.activate(c)
+				closer.at = c
+				s.export(closer, false, false)
+				s.suspend(closer)
+			}
+		}
+	}
+}
+
+// compare reads both stores.
+func (s *storm) compare() {
+	t := s.t
+	t.Helper()
+	sum := amounts{}
+	for _, n := range s.nodes {
+		var got Windows
+		for _, c := range n.channels {
+			got = got.plus(c.ch.Windows())
+		}
+		if got = got.plus(n.before); got != n.want {
+			t.Errorf("%s: windows %+v; the ledger has %+v", n.name, got, n.want)
+		}
+		newest, count, weight := map[string]amounts{}, map[string]int64{}, map[string]int64{}
+		for text, samples := range n.stored() {
+			ls := parsedLabels(text)
+			name := ls[metricLabel]
+			if name == "target_info" {
+				continue
+			}
+			series := fmt.Sprintf("%s/%s/%s", n.name, ls["channel"], ls["ate_actor_template_name"])
+			s.identity(n, ls)
+			last := 0.0
+			for _, sm := range samples {
+				if !s.places[fmt.Sprintf("%s@%d", series, sm.t)] {
+					t.Errorf("%s has a sample at %d that nobody sent there", text, sm.t)
+				}
+				if sm.v < last {
+					t.Errorf("%s goes back from %g to %g", text, last, sm.v)
+				}
+				last = sm.v
+			}
+			a, v := newest[series], int64(last)
+			switch name + ls["le"] {
+			case "app_requests_total":
+				a.count = v
+			case "app_duration_seconds_bucket1":
+				a.low += v
+				a.mid -= v
+			case "app_duration_seconds_bucket2":
+				a.mid += v
+				a.high -= v
+			case "app_duration_seconds_bucket+Inf":
+				a.high += v
+			case "app_duration_seconds_count":
+				count[series] += v
+			case "app_duration_seconds_sum":
+				weight[series] += v
+			}
+			newest[series] = a
+		}
+		for series, a := range newest {
+			sum.add(a, 1)
+			if count[series] != a.low+a.mid+a.high || weight[series] != a.low+2*a.mid+3*a.high {
+				t.Errorf("%s: count %d, sum %d; the buckets %+v", series, count[series], weight[series], a)
+			}
+			if want := s.stored[series]; want == nil || *want != a {
+				t.Errorf("%s holds %+v; the ledger has %+v", series, a, want)
+			}
+		}
+	}
+	want := s.truth
+	want.add(s.lost, -1)
+	if sum != want {
+		t.Errorf("stored %+v; counted %+v less reported lost %+v is %+v", sum, s.truth, s.lost, want)
+	}
+}
+
+// identity compares a series with the record of the activations.
+func (s *storm) identity(n *stormNode, ls map[string]string) {
+	c := ls["channel"]
+	want := map[string]string{"ate_actor_template_namespace": "ns", "ate_container_name": "main", "ate_actor_atespace": "space",
+		"k8s_pod_name": n.name + "-" + c, "k8s_node_name": n.name, "instance": "pod-" + n.name + c, "job": "app"}
+	for name, value := range want {
+		if ls[name] != value {
+			s.t.Errorf("%v: %s is %q; want %q", ls, name, ls[name], value)
+		}
+	}
+	for name := range ls {
+		if _, ok := want[name]; !ok && name != "le" && name != "channel" && name != metricLabel && name != "ate_actor_template_name" {
+			s.t.Errorf("%v: label %s", ls, name)
+		}
+	}
+}
+
+func parsedLabels(text string) map[string]string {
+	out := map[string]string{}
+	for _, pair := range strings.Split(strings.Trim(text, "{}"), ", ") {
+		name, value, _ := strings.Cut(pair, "=")
+		out[name] = strings.Trim(value, `"`)
+	}
+	return out
+}
+
+// S2-89, S2-72 to S2-80, S2-87: the audit over a storm of activations, suspends,
+// moves, retries and restarts of the receivers.
+func TestAuditStorm(t *testing.T) {
+	steps := 20_000
+	if testing.Short() {
+		steps = 4_000
+	}
+	dice := rand.New(rand.NewPCG(89, 89))
+	s := newStorm(t, t, dice.IntN, 12)
+	for range steps {
+		s.step()
+	}
+	s.finish()
+	var all Windows
+	for _, n := range s.nodes {
+		all = all.plus(n.want)
+	}
+	t.Logf("%d requests, %d more that never arrived; counted %+v, reported as lost %+v; windows %+v", s.sent, s.dropped, s.truth, s.lost, all)
+	if all.Lost == 0 || all.Late == 0 || all.Repeated == 0 || all.Baseline == 0 || all.BeforeActivation == 0 {
+		t.Errorf("the storm did not come to all there is: %+v", all)
+	}
+	s.end()
+}
+
+// Random storms, small ones: stored is truth less what is reported. A case is a
+// request.
+func TestStormProperty(t *testing.T) {
+	cases, least := 0, 10_000
+	if testing.Short() {
+		least = 1_000
+	}
+	check := func(rt *rapid.T) {
+		s := newStorm(t, rt, func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "pick") }, 4)
+		for range rapid.IntRange(50, 200).Draw(rt, "steps") {
+			s.step()
+		}
+		s.finish()
+		s.end()
+		cases += s.sent
+	}
+	for cases < least && !t.Failed() {
+		rapid.Check(t, check)
+	}
+	t.Logf("%d cases", cases)
+}
