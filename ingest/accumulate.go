@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"math"
 
 	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -191,13 +190,13 @@ func (w *walk) compare(a *runningSum) {
 	if a.any {
 		from = a.t
 	}
-	t, v, ok := w.newestStored(a.labels, from)
-	if !ok {
-		return
-	}
+	stored := w.newestStored(a.labels, from)
+	t, v := stored.t, stored.v
 	switch {
-	case !a.any:
-		a.total = total{v: v, t: t, any: true}
+	case !stored.any:
+	case !a.any, stored.f != nil && t > a.t:
+		a.total = stored
+	case stored.f != nil:
 	case a.monotonic:
 		a.v, a.t = max(a.v, v), max(a.t, t)
 	case t > a.t:
@@ -205,15 +204,15 @@ func (w *walk) compare(a *runningSum) {
 	}
 }
 
-// newestStored reads the newest number of a series at or after from.
-func (w *walk) newestStored(ls labels.Labels, from int64) (t int64, v float64, ok bool) {
+// newestStored reads the newest sample of a series at or after from.
+func (w *walk) newestStored(ls labels.Labels, from int64) (newest total) {
 	if w.o.Queryable == nil {
-		return 0, 0, false
+		return newest
 	}
 	q, err := w.o.Queryable.Querier(from, w.now+w.o.Ahead.Milliseconds())
 	if err != nil {
 		w.o.Logger.Warn("a running sum goes on without a look at what is stored", "err", err)
-		return 0, 0, false
+		return newest
 	}
 	defer func() {
 		if err := q.Close(); err != nil {
@@ -226,16 +225,21 @@ func (w *walk) newestStored(ls labels.Labels, from int64) (t int64, v float64, o
 		if !labels.Equal(one.Labels(), ls) {
 			continue
 		}
-		for it := one.Iterator(nil); it.Next() == floatSample; {
-			if at, x := it.At(); math.Float64bits(x) != value.StaleNaN && x == x {
-				t, v, ok = at, x, true
+		it := one.Iterator(nil)
+		for typ := it.Next(); typ != 0; typ = it.Next() {
+			if typ != floatSample {
+				if at, f := it.AtFloatHistogram(nil); !value.IsStaleNaN(f.Sum) {
+					newest = total{f: f, t: at, any: true}
+				}
+			} else if at, x := it.At(); !value.IsStaleNaN(x) && x == x {
+				newest = total{v: x, t: at, any: true}
 			}
 		}
 	}
 	if err := set.Err(); err != nil {
 		w.o.Logger.Warn("a running sum goes on without a look at all that is stored", "err", err)
 	}
-	return t, v, ok
+	return newest
 }
 
 // accumulate adds v to the series and reports whether the sum is to be written

@@ -43,6 +43,10 @@ func (w *walk) exponentialPoint(b []byte) error {
 		return err
 	}
 	m, s := &w.me.v, e.v.s
+	if v.stale && w.src.stamp != nil { // others may go on in the same series
+		w.tally.folded++
+		return nil
+	}
 	if v.stale {
 		w.addHistogram(m, s, t, staleHistogram(m.temporality))
 		return nil
@@ -55,6 +59,8 @@ func (w *walk) exponentialPoint(b []byte) error {
 		w.tally.reject(why, 1, m.name, "")
 	case m.temporality == temporalityDelta:
 		w.addDeltaExponential(m, &e.v, t, &v, h)
+	case w.src.stamp != nil:
+		w.tally.reject(cumulativeExponential, 1, m.name, "")
 	default:
 		w.addHistogram(m, s, t, hist{h: h})
 	}
@@ -258,7 +264,8 @@ func staleHistogram(temporality uint8) hist {
 func (w *walk) addDeltaExponential(m *metric, st *stream, t int64, v *exponentialValue, h *native.Histogram) {
 	f := h.ToFloat(nil)
 	// The same interval twice is a retry only when it counts the same.
-	mark := float64(w.fingerprint(hist{f: f}) >> 12)
+	w.fingerprint(hist{f: f})
+	mark := float64(boundsHash(w.print) >> 12) // the same in every process
 	if !w.admit(m, st, st.s, deltaPoint{t, v.start, v.end, mark}) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	native "github.com/prometheus/prometheus/model/histogram"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"golang.org/x/sys/unix"
 )
@@ -98,6 +99,48 @@ func TestSumsOutliveTheProcess(t *testing.T) {
 	d.check(actorRequests, tv{base + 110_000, 5}, tv{base + 130_000, 12}, tv{base + 140_000, 12}, tv{base + 160_000, 13}, tv{base + 170_000, 15})
 	d.check(`{__name__="h_count", ate_actor_template_name="tpl", channel="ch1", instance="ch1", job="tpl"}`, tv{base + 140_000, 5}, tv{base + 170_000, 6})
 	d.windows(Windows{Repeated: 3})
+}
+
+// S2-80: so do the sums of exponential histograms, and the retry of one is known.
+func TestNativeSumsOutliveTheProcess(t *testing.T) {
+	d := newDurableBed(t)
+	d.at(1000)
+	send := func(start, end int64, n uint64, accepted, folded int64) {
+		t.Helper()
+		p := newPayload()
+		h := p.metric("h", "").SetEmptyExponentialHistogram()
+		h.SetAggregationTemporality(delta)
+		dp := h.DataPoints().AppendEmpty()
+		dp.SetStartTimestamp(pcommon.Timestamp((base + start*1000) * 1e6))
+		dp.SetTimestamp(pcommon.Timestamp((base + end*1000) * 1e6))
+		dp.SetScale(3)
+		dp.Positive().SetOffset(-2)
+		dp.Positive().BucketCounts().FromRaw([]uint64{n, 0, 1})
+		dp.SetCount(n + 1)
+		dp.SetSum(float64(n))
+		d.take(p, accepted, folded, "")
+	}
+	d.activate("a", 100, 100)
+	send(100, 110, 4, 1, 0)
+	send(110, 120, 5, 1, 0)
+	d.restart()
+	d.activate("a", 125, 100)
+	send(110, 120, 5, 0, 1)
+	send(120, 130, 6, 1, 0)
+	const series = `{__name__="h", ate_actor_template_name="tpl", channel="ch1", instance="ch1", job="tpl"}`
+	for _, s := range d.r.w.cache.series {
+		if s.labels.String() == series && (s.sum.f == nil || s.sum.f.Count != 18 || s.sum.f.Sum != 15) {
+			t.Errorf("the sum is %v; want a count of 18 and a sum of 15", s.sum.f)
+		}
+	}
+	d.start(t.TempDir()) // it goes on from the store
+	d.activate("a", 135, 100)
+	send(130, 140, 1, 1, 0)
+	for _, s := range d.r.w.cache.series {
+		if s.labels.String() == series && (s.sum.f == nil || s.sum.f.Count != 20) {
+			t.Errorf("the sum is %v; want a count of 20", s.sum.f)
+		}
+	}
 }
 
 // A sum whose journal is gone, or behind the store, goes on from what is stored.
@@ -349,6 +392,9 @@ func FuzzJournal(f *testing.F) {
 	a.streams[st.key] = st
 	f.Add(a.snapshot())
 	f.Add(a.snapshot()[:40])
+	a.addSum(&runningSum{labels: labelsOf("__name__", "n"), total: total{t: 2, any: true, f: &native.FloatHistogram{Schema: 3, Count: 3, Sum: 4,
+		PositiveSpans: []native.Span{{Offset: -2, Length: 2}}, PositiveBuckets: []float64{1, 2}}}})
+	f.Add(a.snapshot())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, payload := range [][]byte{nil, b} {
 			a := newAccumulator(&Options{MaxSeries: 10}, newMetrics(nil))

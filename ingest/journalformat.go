@@ -26,6 +26,7 @@ const (
 	entryLast      = 6 // stream id, start, end, value: the last one of a cumulative sum
 	entryLastCount = 7 // the same of a histogram, and sum, hash of bounds, counts
 	entryEnd       = 8 // the end of a snapshot
+	entryNative    = 9 // series id, time, sum of an exponential histogram
 )
 
 const (
@@ -122,6 +123,10 @@ func appendText(b []byte, s string) []byte {
 }
 
 func appendTotal(b []byte, s *runningSum) []byte {
+	if s.f != nil {
+		b = binary.AppendUvarint(append(b, entryNative), s.id)
+		return appendNative(binary.AppendVarint(b, s.t), s.f)
+	}
 	b = binary.AppendUvarint(append(b, entryTotal), s.id)
 	return appendFloat(binary.AppendVarint(b, s.t), s.v)
 }

@@ -54,6 +54,14 @@ func (r *reading) entry(e *entries) {
 		r.defineSeries(e, id)
 	case entryStream:
 		r.defineStream(e, id)
+	case entryNative:
+		t, f := e.varint(), e.native()
+		if s := r.series[id]; s != nil && !e.bad {
+			s.total = total{f: f, t: t, any: true}
+			s.used = max(s.used, t)
+			return
+		}
+		e.bad = true
 	case entryTotal:
 		t, v := e.varint(), e.float()
 		if s := r.series[id]; s != nil && !e.bad {
