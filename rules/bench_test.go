@@ -104,3 +104,34 @@ func BenchmarkFirst(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBesideWorkloads is node_power while workload channels have series of
+// the same name, which every evaluation passes over.
+func BenchmarkBesideWorkloads(b *testing.B) {
+	for _, n := range []int{0, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("series=%d", n), func(b *testing.B) {
+			w := newWorld(b)
+			set, messages := Load(shipped(b), Settings{})
+			if set == nil {
+				b.Fatal(printed(messages))
+			}
+			w.add(`hw_power_watts{k8s_node_name="a", hw_type="gpu", hw_id="gpu0"}`, 10, 250)
+			app := w.db.Appender(b.Context())
+			for i := range n {
+				ls := labels.FromStrings("__name__", "hw_power_watts", "channel", fmt.Sprintf("ch%d", i%8), "hw_type", "gpu", "hw_id", fmt.Sprint(i))
+				if _, err := app.Append(0, ls, at(10), 1); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := app.Commit(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				got, err := w.db.Instant(b.Context(), set.Reading("node_power").Query, at(10))
+				if err != nil || len(got) != 1 || got[0].V != 250 {
+					b.Fatal(got, err)
+				}
+			}
+		})
+	}
+}
