@@ -43,6 +43,8 @@ var trials = map[string]trial{
 	"POST /api/v1/query":                  {"/api/v1/query?query=1", "", 200},
 	"GET /api/v1/query_range":             {"/api/v1/query_range?query=1&start=0&end=1&step=1", "", 200},
 	"POST /api/v1/query_range":            {"/api/v1/query_range?query=1&start=0&end=1&step=1", "", 200},
+	"GET /api/v1/query_exemplars":         {"/api/v1/query_exemplars?query=up&start=0&end=1", "", 200},
+	"POST /api/v1/query_exemplars":        {"/api/v1/query_exemplars?query=up&start=0&end=1", "", 200},
 	"GET /api/v1/status/wattloop":         {"/api/v1/status/wattloop", "", 200},
 	"GET /api/v1/channels":                {"/api/v1/channels", "", 200},
 	"GET /api/v1/channels/{name}":         {"/api/v1/channels/default", "", 200},
