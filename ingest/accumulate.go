@@ -176,7 +176,7 @@ func (w *walk) findSum(m *metric, s *series) *runningSum {
 	}
 	a.monotonic = !s.falls && (m.monotonic || m.kind != kindSum)
 	if !a.compared && c.journal != nil {
-		w.compare(a)
+		w.compare(a, m.kind == kindExpHistogram)
 	}
 	a.compared = true
 	return a
@@ -185,34 +185,38 @@ func (w *walk) findSum(m *metric, s *series) *runningSum {
 // compare takes over what the store has beyond a sum that an earlier process
 // left: after a power cut the log of the store may reach further than the
 // journal. A counter never goes back.
-func (w *walk) compare(a *runningSum) {
+func (w *walk) compare(a *runningSum, histograms bool) {
 	from := w.now - forgetAfter
 	if a.any {
 		from = a.t
 	}
-	stored := w.newestStored(a.labels, from)
-	t, v := stored.t, stored.v
+	found := w.newestStored(a.labels, from, histograms)
 	switch {
-	case !stored.any:
-	case !a.any, stored.f != nil && t > a.t:
-		a.total = stored
-	case stored.f != nil:
+	case !found.any:
+	case !a.any:
+		a.total = found
+	case histograms:
+		if a.f == nil || found.f.Count > a.f.Count {
+			a.f = found.f
+		}
+		a.t = max(a.t, found.t)
 	case a.monotonic:
-		a.v, a.t = max(a.v, v), max(a.t, t)
-	case t > a.t:
-		a.v, a.t = v, t
+		a.v, a.t = max(a.v, found.v), max(a.t, found.t)
+	case found.t > a.t:
+		a.v, a.t = found.v, found.t
 	}
 }
 
-// newestStored reads the newest sample of a series at or after from.
-func (w *walk) newestStored(ls labels.Labels, from int64) (newest total) {
+// newestStored reads the newest number of a series at or after from, or its newest
+// histogram.
+func (w *walk) newestStored(ls labels.Labels, from int64, histograms bool) (found total) {
 	if w.o.Queryable == nil {
-		return newest
+		return found
 	}
 	q, err := w.o.Queryable.Querier(from, w.now+w.o.Ahead.Milliseconds())
 	if err != nil {
 		w.o.Logger.Warn("a running sum goes on without a look at what is stored", "err", err)
-		return newest
+		return found
 	}
 	defer func() {
 		if err := q.Close(); err != nil {
@@ -226,20 +230,24 @@ func (w *walk) newestStored(ls labels.Labels, from int64) (newest total) {
 			continue
 		}
 		it := one.Iterator(nil)
-		for typ := it.Next(); typ != 0; typ = it.Next() {
-			if typ != floatSample {
+		for kind := it.Next(); kind != 0; kind = it.Next() {
+			switch {
+			case histograms && kind != floatSample:
 				if at, f := it.AtFloatHistogram(nil); !value.IsStaleNaN(f.Sum) {
-					newest = total{f: f, t: at, any: true}
+					f.CounterResetHint = native.UnknownCounterReset
+					found = total{f: f, t: at, any: true}
 				}
-			} else if at, x := it.At(); !value.IsStaleNaN(x) && x == x {
-				newest = total{v: x, t: at, any: true}
+			case !histograms && kind == floatSample:
+				if at, x := it.At(); !value.IsStaleNaN(x) && x == x {
+					found = total{v: x, t: at, any: true}
+				}
 			}
 		}
 	}
 	if err := set.Err(); err != nil {
 		w.o.Logger.Warn("a running sum goes on without a look at all that is stored", "err", err)
 	}
-	return newest
+	return found
 }
 
 // accumulate adds v to the series and reports whether the sum is to be written

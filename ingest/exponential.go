@@ -27,7 +27,7 @@ type exponentialValue struct {
 	count, zeroCount   uint64
 	sum, zeroThreshold float64
 	scale              int32
-	stale              bool
+	hasSum, stale      bool
 	positive, negative joined
 }
 
@@ -43,11 +43,11 @@ func (w *walk) exponentialPoint(b []byte) error {
 		return err
 	}
 	m, s := &w.me.v, e.v.s
-	if v.stale && w.src.stamp != nil { // others may go on in the same series
+	switch {
+	case v.stale && w.src.stamp != nil: // others may go on in the same series
 		w.tally.folded++
 		return nil
-	}
-	if v.stale {
+	case v.stale:
 		w.addHistogram(m, s, t, staleHistogram(m.temporality))
 		return nil
 	}
@@ -58,9 +58,9 @@ func (w *walk) exponentialPoint(b []byte) error {
 	case why != fine:
 		w.tally.reject(why, 1, m.name, "")
 	case m.temporality == temporalityDelta:
-		w.addDeltaExponential(m, &e.v, t, &v, h)
+		w.addDeltaExponential(m, &e.v, t, &v, summable(h.ToFloat(nil)))
 	case w.src.stamp != nil:
-		w.tally.reject(cumulativeExponential, 1, m.name, "")
+		w.addCumulativeExponential(m, &e.v, t, &v, summable(h.ToFloat(nil)))
 	default:
 		w.addHistogram(m, s, t, hist{h: h})
 	}
@@ -81,7 +81,7 @@ func (w *walk) readExponential(b []byte, v *exponentialValue) error {
 		case f.num == 4 && f.typ == wireFixed8:
 			v.count = f.val
 		case f.num == 5 && f.typ == wireFixed8:
-			v.sum = math.Float64frombits(f.val)
+			v.sum, v.hasSum = math.Float64frombits(f.val), true
 		case f.num == 6 && f.typ == wireVarint:
 			v.scale = unzigzag(f.val)
 		case f.num == 7 && f.typ == wireFixed8:
@@ -257,55 +257,4 @@ func staleHistogram(temporality uint8) hist {
 		return hist{f: &native.FloatHistogram{Sum: marker}}
 	}
 	return hist{h: &native.Histogram{Sum: marker}}
-}
-
-// addDeltaExponential adds a point to the running sum of its series. Scales and
-// zero thresholds that differ are brought to the coarser one.
-func (w *walk) addDeltaExponential(m *metric, st *stream, t int64, v *exponentialValue, h *native.Histogram) {
-	f := h.ToFloat(nil)
-	// The same interval twice is a retry only when it counts the same.
-	w.fingerprint(hist{f: f})
-	mark := float64(boundsHash(w.print) >> 12) // the same in every process
-	if !w.admit(m, st, st.s, deltaPoint{t, v.start, v.end, mark}) {
-		return
-	}
-	first := len(w.samples)
-	if sum, write := w.accumulateHistogram(m, st.s, t, f); write {
-		w.histogramSample(m, st.s, t, hist{f: sum.Copy()})
-		w.queue(point{m: m, t: t, delta: true}, first)
-		return
-	}
-	w.tally.folded++
-}
-
-// accumulateHistogram is accumulate for a native histogram. What was the sum before
-// is left as it was, for undo.
-func (w *walk) accumulateHistogram(m *metric, s *series, t int64, f *native.FloatHistogram) (sum *native.FloatHistogram, write bool) {
-	a := w.sumOf(m, s)
-	if a.f == nil {
-		a.f = f
-	} else {
-		a.f = addHistograms(a.f, f)
-	}
-	if !a.any || t > a.t {
-		a.any, a.t = true, t
-		return a.f, true
-	}
-	if s.req == w.n && s.last >= 0 {
-		w.setHistogram(&w.samples[s.last], hist{f: a.f.Copy()})
-	}
-	return a.f, false
-}
-
-// addHistograms gives a + b, and coarsens it until it has no more buckets than a
-// point may have: the points of one stream can lie anywhere.
-func addHistograms(a, b *native.FloatHistogram) *native.FloatHistogram {
-	sum, _, _, err := a.Copy().Add(b)
-	for err == nil && max(len(sum.PositiveBuckets), len(sum.NegativeBuckets)) > maxBuckets {
-		err = sum.ReduceResolution(sum.Schema - 1)
-	}
-	if err != nil {
-		panic("BUG: ingest: the sum of two exponential histograms: " + err.Error())
-	}
-	return sum
 }

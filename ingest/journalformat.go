@@ -27,6 +27,8 @@ const (
 	entryLastCount = 7 // the same of a histogram, and sum, hash of bounds, counts
 	entryEnd       = 8 // the end of a snapshot
 	entryNative    = 9 // series id, time, sum of an exponential histogram
+
+	entryLastNative = 10 // stream id, start, end, exponential histogram: the last one of a cumulative one
 )
 
 const (
@@ -122,10 +124,15 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
+// appendTotal writes the sum: that of numbers, that of exponential histograms, or,
+// where metrics of two kinds share a series, both.
 func appendTotal(b []byte, s *runningSum) []byte {
 	if s.f != nil {
 		b = binary.AppendUvarint(append(b, entryNative), s.id)
-		return appendNative(binary.AppendVarint(b, s.t), s.f)
+		b = appendNative(binary.AppendVarint(b, s.t), s.f)
+		if s.v == 0 {
+			return b
+		}
 	}
 	b = binary.AppendUvarint(append(b, entryTotal), s.id)
 	return appendFloat(binary.AppendVarint(b, s.t), s.v)
@@ -157,6 +164,11 @@ func appendIntervals(b []byte, s *streamState, n int) []byte {
 
 func appendLast(b []byte, s *streamState) []byte {
 	l := s.lastValue
+	if l.h != nil {
+		b = binary.AppendUvarint(append(b, entryLastNative), s.id)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, l.start), l.end)
+		return appendNative(b, l.h)
+	}
 	kind := byte(entryLast)
 	if l.counts != nil || l.bounds != 0 {
 		kind = entryLastCount

@@ -54,18 +54,18 @@ func (r *reading) entry(e *entries) {
 		r.defineSeries(e, id)
 	case entryStream:
 		r.defineStream(e, id)
-	case entryNative:
-		t, f := e.varint(), e.native()
+	case entryTotal:
+		t, v := e.varint(), e.float()
 		if s := r.series[id]; s != nil && !e.bad {
-			s.total = total{f: f, t: t, any: true}
+			s.v, s.t, s.any = v, t, true
 			s.used = max(s.used, t)
 			return
 		}
 		e.bad = true
-	case entryTotal:
-		t, v := e.varint(), e.float()
+	case entryNative:
+		t, f := e.varint(), e.native()
 		if s := r.series[id]; s != nil && !e.bad {
-			s.total = total{v: v, t: t, any: true}
+			s.f, s.t, s.any = f, t, true
 			s.used = max(s.used, t)
 			return
 		}
@@ -131,8 +131,15 @@ func (r *reading) streamEntry(e *entries, what byte, s *streamState) {
 		}
 		s.deltas.count(start, end, v)
 		s.used = max(s.used, int64(end/1e6))
-	case entryLast, entryLastCount:
-		l := lastValue{start: e.uvarint(), end: e.uvarint(), v: e.float()}
+	case entryLast, entryLastCount, entryLastNative:
+		l := lastValue{start: e.uvarint(), end: e.uvarint()}
+		if what == entryLastNative {
+			if l.h = e.native(); l.h != nil {
+				l.v = l.h.Count
+			}
+		} else {
+			l.v = e.float()
+		}
 		if what == entryLastCount {
 			l.sum, l.bounds = e.float(), e.fixed()
 			n := e.uvarint()
@@ -149,10 +156,10 @@ func (r *reading) streamEntry(e *entries, what byte, s *streamState) {
 			return
 		}
 		if s.lastValue != nil {
-			r.a.nCounts -= len(s.counts)
+			r.a.nCounts -= s.size()
 		}
 		s.lastValue = &l
-		r.a.nCounts += len(l.counts)
+		r.a.nCounts += l.size()
 		s.used = max(s.used, int64(l.end/1e6))
 	default:
 		e.bad = true

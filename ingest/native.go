@@ -55,16 +55,19 @@ func (w *walk) fingerprint(x hist) uint64 {
 	if value.IsStaleNaN(f.Sum) {
 		return value.StaleNaN
 	}
-	b := w.print[:0]
+	w.print = printHistogram(w.print[:0], f)
+	return maphash.Bytes(w.seed, w.print)
+}
+
+// printHistogram writes what makes a histogram equal to another one.
+func printHistogram(b []byte, f *native.FloatHistogram) []byte {
 	for _, v := range []uint64{uint64(f.Schema), math.Float64bits(f.Sum), math.Float64bits(f.Count),
 		math.Float64bits(f.ZeroCount), math.Float64bits(f.ZeroThreshold)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	b = appendBuckets(b, f.PositiveSpans, f.PositiveBuckets)
 	b = append(b, 0)
-	b = appendBuckets(b, f.NegativeSpans, f.NegativeBuckets)
-	w.print = b
-	return maphash.Bytes(w.seed, b)
+	return appendBuckets(b, f.NegativeSpans, f.NegativeBuckets)
 }
 
 // appendBuckets writes the index and the count of each bucket that is not empty.

@@ -69,7 +69,6 @@ const (
 	foreignNode
 	forged
 	beforeActivation
-	cumulativeExponential
 	badScale
 	badBuckets
 	countMismatch
@@ -85,37 +84,36 @@ const (
 // reasonWords holds, for each reason, its name in metrics and Result.ByReason
 // and what the sender reads.
 var reasonWords = [numReasons]struct{ name, text string }{
-	badTime:               {"bad_time", "the time is 0 or beyond the year 2262"},
-	future:                {"future", "the time is too far ahead of the receiver's clock"},
-	tooOld:                {"too_old", "the time is older than the out-of-order window"},
-	outOfOrder:            {"out_of_order", "the time is before what its series already covers"},
-	duplicate:             {"duplicate", "its series has another value at that time"},
-	noValue:               {"no_value", "the point carries no number"},
-	notFinite:             {"not_finite", "NaN and infinity are for gauges only"},
-	negative:              {"negative", "a monotonic sum is below zero"},
-	badTemporality:        {"bad_temporality", "the temporality is neither delta nor cumulative"},
-	badHistogram:          {"bad_histogram", "the bounds are not in ascending order"},
-	invalidUTF8:           {"invalid_utf8", "a name or an attribute is not valid UTF-8"},
-	badText:               {"bad_text", "a control or text-direction character in a name or an attribute"},
-	badName:               {"bad_name", "the metric name is empty, longer than 256 bytes, or has no letter"},
-	badLabel:              {"bad_label", "an attribute name that gives no label name"},
-	labelLimit:            {"label_limit", "more than 64 labels, a label name over 128 bytes, or a value over 1 KiB"},
-	labelCollision:        {"label_collision", "two attributes give one label"},
-	nameCollision:         {"name_collision", "another metric of this request gives the same series"},
-	reservedName:          {"reserved_name", "the stored name is reserved"},
-	foreignNode:           {"foreign_node", "the channel does not take k8s.node.name of this value"},
-	forged:                {"forged", "an attribute would stand in a label that the channel sets"},
-	cumulativeExponential: {"cumulative_exponential_histogram", "a workload's exponential histogram must be delta: set OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=delta"},
-	beforeActivation:      {"before_activation", "its interval ends before the actor's own work begins"},
-	badScale:              {"bad_scale", "the scale of an exponential histogram is below -4"},
-	badBuckets:            {"bad_buckets", "a bucket of an exponential histogram lies where no number does, or the zero threshold is no width"},
-	countMismatch:         {"count_mismatch", "the counts of the buckets do not add up to the count"},
-	bucketLimit:           {"bucket_limit", "more than 1024 buckets on a side, or quantiles; or more than 2097152 in one request"},
-	badSummary:            {"bad_summary", "a quantile comes twice, or is not between 0 and 1"},
-	pointsLimit:           {"points_limit", "more than 50000 points in one request"},
-	seriesLimit:           {"series_limit", "no more new series: the limit of series is reached"},
-	newSeriesLimit:        {"new_series_limit", "too many new series in a minute: send attributes with fewer values"},
-	unavailable:           {"unavailable", "the store took no samples"},
+	badTime:          {"bad_time", "the time is 0 or beyond the year 2262"},
+	future:           {"future", "the time is too far ahead of the receiver's clock"},
+	tooOld:           {"too_old", "the time is older than the out-of-order window"},
+	outOfOrder:       {"out_of_order", "the time is before what its series already covers"},
+	duplicate:        {"duplicate", "its series has another value at that time"},
+	noValue:          {"no_value", "the point carries no number"},
+	notFinite:        {"not_finite", "NaN and infinity are for gauges only"},
+	negative:         {"negative", "a monotonic sum is below zero"},
+	badTemporality:   {"bad_temporality", "the temporality is neither delta nor cumulative"},
+	badHistogram:     {"bad_histogram", "the bounds are not in ascending order"},
+	invalidUTF8:      {"invalid_utf8", "a name or an attribute is not valid UTF-8"},
+	badText:          {"bad_text", "a control or text-direction character in a name or an attribute"},
+	badName:          {"bad_name", "the metric name is empty, longer than 256 bytes, or has no letter"},
+	badLabel:         {"bad_label", "an attribute name that gives no label name"},
+	labelLimit:       {"label_limit", "more than 64 labels, a label name over 128 bytes, or a value over 1 KiB"},
+	labelCollision:   {"label_collision", "two attributes give one label"},
+	nameCollision:    {"name_collision", "another metric of this request gives the same series"},
+	reservedName:     {"reserved_name", "the stored name is reserved"},
+	foreignNode:      {"foreign_node", "the channel does not take k8s.node.name of this value"},
+	forged:           {"forged", "an attribute would stand in a label that the channel sets"},
+	beforeActivation: {"before_activation", "its interval ends before the actor's own work begins"},
+	badScale:         {"bad_scale", "the scale of an exponential histogram is below -4"},
+	badBuckets:       {"bad_buckets", "a bucket of an exponential histogram lies where no number does, or the zero threshold is no width"},
+	countMismatch:    {"count_mismatch", "the counts of the buckets do not add up to the count"},
+	bucketLimit:      {"bucket_limit", "more than 1024 buckets on a side, or quantiles; or more than 2097152 in one request"},
+	badSummary:       {"bad_summary", "a quantile comes twice, or is not between 0 and 1"},
+	pointsLimit:      {"points_limit", "more than 50000 points in one request"},
+	seriesLimit:      {"series_limit", "no more new series: the limit of series is reached"},
+	newSeriesLimit:   {"new_series_limit", "too many new series in a minute: send attributes with fewer values"},
+	unavailable:      {"unavailable", "the store took no samples"},
 }
 
 func (r reason) String() string { return reasonWords[r].name }

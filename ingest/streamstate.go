@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+
+	native "github.com/prometheus/prometheus/model/histogram"
 )
 
 // streamKey names one stream of a sender for good: over activations, caches and
@@ -55,6 +57,15 @@ type lastValue struct {
 	sum    float64
 	bounds uint64 // hash of its bounds
 	counts []uint64
+	h      *native.FloatHistogram // of an exponential one, in place of the three; never changed in place
+}
+
+// size is how many bucket counts it holds.
+func (l *lastValue) size() int {
+	if l.h != nil {
+		return bucketsOf(l.h)
+	}
+	return len(l.counts)
 }
 
 // verdict is what to do with a delta point.
@@ -166,7 +177,7 @@ func (a *accumulator) take(s *streamState, by *Channel, now int64) bool {
 	by.streams++
 	a.streams[s.key] = s
 	if s.lastValue != nil {
-		a.nCounts += len(s.counts)
+		a.nCounts += s.size()
 	}
 	return true
 }
@@ -179,7 +190,7 @@ func (a *accumulator) drop(s *streamState) {
 		s.by.streams--
 	}
 	if s.lastValue != nil {
-		a.nCounts -= len(s.counts)
+		a.nCounts -= s.size()
 	}
 }
 
@@ -188,7 +199,7 @@ func (s *savedPast) undo(a *accumulator) {
 		*s.st.deltas = s.deltas
 	}
 	if s.st.lastValue != nil {
-		a.nCounts += len(s.last.counts) - len(s.st.counts)
+		a.nCounts += s.last.size() - s.st.size()
 		*s.st.lastValue = s.last
 	}
 }

@@ -15,12 +15,12 @@ const quantileLabel = "quantile"
 // summaryValue is what a SummaryDataPoint says. The numbers of its quantiles lie in
 // walk.bounds, their values in walk.counts.
 type summaryValue struct {
-	attrs     attributeBytes
-	end       uint64 // Unix nanoseconds
-	count     uint64
-	sum       float64
-	stale     bool
-	quantiles int
+	attrs      attributeBytes
+	start, end uint64 // Unix nanoseconds
+	count      uint64
+	sum        float64
+	stale      bool
+	quantiles  int
 }
 
 // summaryPoint reads one SummaryDataPoint and queues its samples.
@@ -51,8 +51,12 @@ func (w *walk) summaryPoint(b []byte) error {
 	switch {
 	case why != fine:
 		w.tally.reject(why, 1, m.name, "")
+	case v.stale && w.src.stamp != nil: // others may go on in the same series
+		w.tally.folded++
 	case v.stale:
 		w.endHistogram(m, h, t, v.quantiles)
+	case w.src.stamp != nil:
+		w.addWorkloadSummary(m, &e.v, t, &v)
 	default:
 		w.addSummary(m, h, t, &v)
 	}
@@ -65,14 +69,59 @@ func (w *walk) addSummary(m *metric, h *histogram, t int64, v *summaryValue) {
 	w.sample(m, h.count, t, float64(v.count))
 	w.sample(m, h.sum, t, v.sum)
 	for i, s := range h.bucket {
-		x := math.Float64frombits(binary.LittleEndian.Uint64(w.counts[8*i:]))
-		if x != x { // no observation in the window
-			x = math.Float64frombits(value.NormalNaN)
-		}
-		w.sample(m, s, t, x)
+		w.sample(m, s, t, w.quantile(i))
 	}
 	h.filled = len(h.bucket)
 	w.queue(point{m: m, t: t}, first)
+}
+
+// quantile is the value of quantile i of the point at hand.
+func (w *walk) quantile(i int) float64 {
+	x := math.Float64frombits(binary.LittleEndian.Uint64(w.counts[8*i:]))
+	if x != x { // no observation in the window
+		x = math.Float64frombits(value.NormalNaN)
+	}
+	return x
+}
+
+// addWorkloadSummary adds what a summary of a workload counts beyond the point
+// before to its count and sum; its quantiles, of which there is no right one over
+// several actors (S2-81), are those of the newest point.
+func (w *walk) addWorkloadSummary(m *metric, st *stream, t int64, v *summaryValue) {
+	l := w.admitCumulative(m, st, st.h.count)
+	if l == nil {
+		return
+	}
+	count := float64(v.count)
+	do := l.step(v.start, v.end, w.src.since, count < l.v, count == l.v && v.sum == l.sum)
+	by := [2]float64{count, v.sum}
+	switch do {
+	case stepWhole:
+	case stepGrown:
+		by = [2]float64{count - l.v, v.sum - l.sum}
+	case stepBaseline:
+		by = [2]float64{}
+		w.tally.windows[windowBaseline]++
+	default:
+		w.notAdded(m, st, t, do)
+		return
+	}
+	l.start, l.end, l.v, l.sum, l.bounds = v.start, v.end, count, v.sum, 1 // so that the journal has the sum
+	first := len(w.samples)
+	for i, s := range []*series{st.h.count, st.h.sum} {
+		if sum, write := w.accumulate(m, s, t, by[i]); write {
+			w.sample(m, s, t, sum)
+		}
+	}
+	if len(w.samples) == first {
+		w.tally.folded++
+		return
+	}
+	for i, s := range st.h.bucket {
+		w.sample(m, s, t, w.quantile(i))
+	}
+	st.h.filled = len(st.h.bucket)
+	w.queue(point{m: m, t: t, delta: true, fold: do == stepBaseline}, first)
 }
 
 // readSummary decodes a point without looking anything up.
@@ -96,7 +145,8 @@ func (w *walk) readSummary(b []byte, v *summaryValue) error {
 			v.quantiles++
 		case f.num == 8 && f.typ == wireVarint:
 			v.stale = f.val&1 != 0
-		case f.num == 2 && f.typ == wireFixed8: // the start
+		case f.num == 2 && f.typ == wireFixed8:
+			v.start = f.val
 		case f.num <= 8 && f.num != 1:
 			return undecodable("a field of a summary point has the wrong wire type")
 		}
@@ -156,6 +206,7 @@ func (w *walk) layOutSummary(h *histogram) reason {
 	if made.sum, why = w.lookup(h.list, stored+"_sum", noLabel); why != fine {
 		return why
 	}
+	made.sum.falls = true
 	*h = made
 	return fine
 }
