@@ -37,7 +37,7 @@ func bench() error {
 	short := flag.Bool("short", false, "a tenth of the work, for CI")
 	alone := flag.Bool("alone", false, "without the peers, which -short implies")
 	bin := flag.String("wattloop", "../bin/wattloop", "the binary")
-	only := flag.String("only", "", "peers, reaction or replay")
+	only := flag.String("only", "", "peers, noisy, reaction or replay")
 	rounds := flag.Int("rounds", 3, "how often each server runs in turn")
 	series := flag.Int("series", 0, "measure the servers with 10000 or 100000 series alone")
 	flag.Parse()
@@ -59,7 +59,7 @@ func bench() error {
 	for _, m := range []struct {
 		name string
 		f    func(run) error
-	}{{"peers", against}, {"reaction", reaction}, {"replay", replayDay}} {
+	}{{"peers", against}, {"noisy", noisy}, {"reaction", reaction}, {"replay", replayDay}} {
 		if *only != "" && *only != m.name {
 			continue
 		}

@@ -241,3 +241,44 @@ func BenchmarkSeriesMemory(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLimits is what the limits add to each request: its place, its charges,
+// its memory and its turn.
+func BenchmarkLimits(b *testing.B) {
+	r := NewReceiver(Options{Appendable: nowhere{}})
+	c, err := r.AddChannel(ChannelOptions{Name: "w", Class: Workload, Limits: Limits{Points: 1e12, Bytes: 1e12}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c.enter(0); err != nil {
+			b.Fatal(err)
+		}
+		c.spendBytes(86_000)
+		if err := r.inFlight.take(c, 86_000); err != nil {
+			b.Fatal(err)
+		}
+		r.mu.lock(&c.line)
+		c.spendPoints(1000)
+		r.mu.Unlock()
+		r.inFlight.give(c, 86_000)
+		c.leave()
+	}
+}
+
+// BenchmarkOverLimit is what it costs to turn one away.
+func BenchmarkOverLimit(b *testing.B) {
+	r := NewReceiver(Options{Appendable: nowhere{}})
+	c, err := r.AddChannel(ChannelOptions{Name: "w", Class: Workload, Limits: Limits{Points: 1e-9}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c.spendPoints(1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if c.enter(0) == nil {
+			b.Fatal("let in")
+		}
+	}
+}

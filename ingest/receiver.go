@@ -32,6 +32,7 @@ type transports struct {
 	refused   *prometheus.CounterVec
 	buffers   sync.Pool // *[]byte
 	inflaters sync.Pool // *gzip.Reader
+	drains    sync.Pool // *[64 << 10]byte
 }
 
 func newTransports(reg prometheus.Registerer) *transports {
@@ -158,10 +159,25 @@ func (s *Server) refuse(w http.ResponseWriter, req *http.Request, enc encoding, 
 // sends the same again.
 func (s *Server) turnAway(w http.ResponseWriter, req *http.Request, enc encoding, a answer, message, why string) {
 	if req.Header.Get("Expect") == "" { // else the body comes only if it is asked for
-		_, _ = io.CopyN(io.Discard, req.Body, maxBody)
+		s.r.drain(req.Body)
 	}
 	s.countRefused("http", a, why)
 	a.writeHTTP(w, enc, message)
+}
+
+// drain reads on to the end of a body, or to the limit of one.
+func (t *transports) drain(body io.Reader) {
+	buf, _ := t.drains.Get().(*[64 << 10]byte) // few reads: who is refused must cost little
+	if buf == nil {
+		buf = new([64 << 10]byte)
+	}
+	defer t.drains.Put(buf)
+	for n := 0; n < maxBody; {
+		more, err := body.Read(buf[:])
+		if n += more; err != nil {
+			return
+		}
+	}
 }
 
 func (s *Server) countRefused(transport string, a answer, why string) {
