@@ -114,5 +114,8 @@ func TestRetryInAnotherEncoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkResult(t, got, 0, 1, nil)
-	b.check(`{__name__="m_total", job="s", k8s_node_name="n1", x="1", y="2"}`, tv{base, 5})
+	next := newPayload("k8s.node.name", "n1", "service.name", "s")
+	next.sum("m", "", delta, 0, 1000, 3, "x", "1", "y", "2")
+	checkResult(t, b.export(next.md), 1, 0, nil)
+	b.check(`{__name__="m_total", job="s", k8s_node_name="n1", x="1", y="2"}`, tv{base, 5}, tv{base + 1000, 8})
 }

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 type mutant struct {
@@ -43,31 +44,51 @@ func run(only []string) error {
 	if err != nil || len(paths) == 0 {
 		return errors.Join(err, errors.New("testdata/mutants: no mutants; run from the root of the repository"))
 	}
-	found, survived := 0, 0
+	var all []mutant
 	for _, p := range paths {
 		m, err := read(p)
 		if err != nil {
 			return err
 		}
-		if len(only) > 0 && !matches(m.name, only) {
-			continue
-		}
-		switch out, err := m.try(); {
-		case err != nil:
-			return fmt.Errorf("%s: %w", p, err)
-		case out != "":
-			survived++
-			fmt.Printf("ALIVE %s: %s %s passes with the fault\n%s", m.name, m.pkg, m.run, out)
-		default:
-			found++
-			fmt.Printf("found %s by %s %s\n", m.name, m.pkg, m.run)
+		if len(only) == 0 || matches(m.name, only) {
+			all = append(all, m)
 		}
 	}
+	return try(all)
+}
+
+// try runs two mutants at a time: much of each is one linker.
+func try(all []mutant) error {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	found, survived := 0, 0
+	var errs []error
+	places := make(chan struct{}, 2)
+	for _, m := range all {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			out, err := m.try()
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+			case out != "":
+				survived++
+				fmt.Printf("ALIVE %s: %s %s passes with the fault\n%s", m.name, m.pkg, m.run, out)
+			default:
+				found++
+				fmt.Printf("found %s by %s %s\n", m.name, m.pkg, m.run)
+			}
+		})
+	}
+	wg.Wait()
 	fmt.Printf("%d mutants found, %d alive\n", found, survived)
 	if survived > 0 || found == 0 {
-		return errors.New("a test that cannot fail lies: make it find its mutant")
+		errs = append(errs, errors.New("a test that cannot fail lies: make it find its mutant"))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func matches(name string, only []string) bool {
@@ -125,15 +146,12 @@ func (m mutant) try() (string, error) {
 	if err := os.WriteFile(list, overlay, 0o644); err != nil {
 		return "", err
 	}
-	// What does not compile proves nothing.
-	if out, err := exec.Command("go", "build", "-overlay", list, m.pkg).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("the fault does not compile: %w\n%s", err, out)
-	}
 	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-v", "-overlay", list, "-run", "^"+m.run+"$", m.pkg)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return string(out), nil
 	}
+	// What does not compile proves nothing.
 	if !bytes.Contains(out, []byte("--- FAIL: "+m.run)) && !bytes.Contains(out, []byte("panic: ")) {
 		return "", fmt.Errorf("go test: %w\n%s", err, out)
 	}
