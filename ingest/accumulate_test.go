@@ -58,6 +58,26 @@ func TestDeltaBeyondMemory(t *testing.T) {
 	d.send(0, 195, 1, 0, 0, "out_of_order")
 }
 
+// A window that was forgotten is refused also where an older one, which came
+// late, has taken its place for a while. Found by TestStormProperty.
+func TestDeltaForgottenForALateOne(t *testing.T) {
+	b := newBed(t, nil)
+	b.at(1000)
+	d := deltaSender{b, nil}
+	d.send(10, 20, 1, 1, 0, "")
+	d.send(30, 40, 1, 1, 0, "") // it will be pushed out
+	for i := int64(4); i < 10; i++ {
+		d.send(i*10, i*10+10, 1, 1, 0, "")
+	}
+	d.send(20, 30, 1, 0, 1, "") // late
+	d.send(100, 110, 1, 1, 0, "")
+	d.send(110, 120, 1, 1, 0, "")
+	d.send(30, 40, 1, 0, 0, "out_of_order")
+	if got := b.values(requests); got[len(got)-1].v != 11 {
+		t.Errorf("%v; want 11 at the end", got)
+	}
+}
+
 // A late point without a start has no interval.
 func TestDeltaWithoutStart(t *testing.T) {
 	b := newBed(t, nil)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -21,7 +22,7 @@ const (
 	entrySeries    = 1 // id, monotonic, labels: a stored series that has a running sum
 	entryStream    = 2 // id, key: a stream of increments
 	entryTotal     = 3 // series id, time, sum
-	entryBefore    = 4 // stream id, how many intervals were counted and forgotten
+	entryCounted   = 4 // stream id, how many intervals were counted, the forgotten among them
 	entryInterval  = 5 // stream id, start, end, value: one more that was counted
 	entryLast      = 6 // stream id, start, end, value: the last one of a cumulative sum
 	entryLastCount = 7 // the same of a histogram, and sum, hash of bounds, counts
@@ -146,18 +147,21 @@ func appendStream(b []byte, s *streamState) []byte {
 	return append(binary.AppendUvarint(append(b, entryStream), s.id), s.key[:]...)
 }
 
-// appendIntervals writes those that were counted after the first n.
-func appendIntervals(b []byte, s *streamState, n int) []byte {
-	if forgotten := s.n - len(s.ring); forgotten > n {
-		n = forgotten
-		b = binary.AppendUvarint(append(b, entryBefore), s.id)
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	for i := n; i < s.n; i++ {
-		k := s.ring[i%len(s.ring)]
+// appendIntervals writes those that are known now and were not then.
+func appendIntervals(b []byte, s *streamState, then *deltas) []byte {
+	n := then.n
+	for _, k := range s.ring[:min(s.n, len(s.ring))] {
+		if slices.Contains(then.ring[:min(then.n, len(then.ring))], k) {
+			continue
+		}
 		b = binary.AppendUvarint(append(b, entryInterval), s.id)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, k.start), k.end)
 		b = appendFloat(b, k.v)
+		n++
+	}
+	if n != s.n {
+		b = binary.AppendUvarint(append(b, entryCounted), s.id)
+		b = binary.AppendUvarint(b, uint64(s.n))
 	}
 	return b
 }

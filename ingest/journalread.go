@@ -114,13 +114,16 @@ func (r *reading) defineStream(e *entries, id uint64) {
 // when it was read to its end.
 func (r *reading) streamEntry(e *entries, what byte, s *streamState) {
 	switch what {
-	case entryBefore:
+	case entryCounted:
 		n := e.uvarint()
 		if e.bad || n > 1<<62 {
 			e.bad = true
 			return
 		}
-		s.deltas = &deltas{n: int(n)}
+		if s.deltas == nil {
+			s.deltas = &deltas{}
+		}
+		s.n = max(s.n, int(n))
 	case entryInterval:
 		start, end, v := e.uvarint(), e.uvarint(), e.float()
 		if e.bad {
@@ -196,7 +199,7 @@ func (a *accumulator) snapshot() []byte {
 // appendPast writes all that is known of a stream.
 func appendPast(b []byte, s *streamState) []byte {
 	if s.deltas != nil {
-		b = appendIntervals(b, s, 0)
+		b = appendIntervals(b, s, &deltas{})
 	}
 	if s.lastValue != nil && s.known() {
 		b = appendLast(b, s)
@@ -246,7 +249,7 @@ func (w *walk) changes(b []byte) []byte {
 			b = appendStream(b, a.namedStream(s))
 		}
 		if changed {
-			b = appendIntervals(b, s, was.deltas.n)
+			b = appendIntervals(b, s, &was.deltas)
 		}
 		if last {
 			b = appendLast(b, s)

@@ -341,7 +341,8 @@ func (s *storm) deltaAt(series string, a *stormActor, k *stormStream, w *Windows
 	if len(k.ends) > 0 {
 		newest = slices.Max(k.ends)
 	}
-	known := k.ends[max(0, len(k.ends)-8):]
+	known := slices.Sorted(slices.Values(k.ends))
+	known = known[max(0, len(known)-8):] // what the receiver remembers
 	switch {
 	case slices.Contains(known, q.end):
 		w.Repeated += stormPoints

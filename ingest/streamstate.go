@@ -43,7 +43,7 @@ type interval struct {
 	v          float64
 }
 
-// deltas are the newest intervals of one stream.
+// deltas are the newest intervals of one stream, those that end last.
 type deltas struct {
 	ring [8]interval
 	n    int // counted so far
@@ -117,9 +117,24 @@ func (d *deltas) gap(start, since uint64) bool {
 	return newest != 0 && start > max(newest, since)
 }
 
+// count remembers an interval, and lets the oldest of all go: so what was
+// forgotten is older than all that is known, and judge can tell.
 func (d *deltas) count(start, end uint64, v float64) {
-	d.ring[d.n%len(d.ring)] = interval{start, end, v}
+	k := interval{start, end, v}
 	d.n++
+	if d.n <= len(d.ring) {
+		d.ring[d.n-1] = k
+		return
+	}
+	oldest := 0
+	for i := range d.ring {
+		if d.ring[i].end < d.ring[oldest].end {
+			oldest = i
+		}
+	}
+	if end > d.ring[oldest].end {
+		d.ring[oldest] = k
+	}
 }
 
 // known reports whether the stream has a last value at all.
