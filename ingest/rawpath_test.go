@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 )
 
@@ -100,5 +101,55 @@ func grpcStatus(t *testing.T, conn net.Conn) string {
 			return string(value[1 : 1+n])
 		}
 		t.Fatalf("grpc-status in %x", payload)
+	}
+}
+
+// A stream that is open and has not sent its message holds a place of its channel
+// and memory for it, and both are free once it is reset. The answer to a PING says
+// that the server has read what came before.
+func TestSilentStream(t *testing.T) {
+	r := newRig(t, nil)
+	conn, err := net.Dial("tcp", r.grpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var out bytes.Buffer
+	out.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	frame(&out, 4, 0, 0, nil)
+	const streams = 3
+	for i := range uint32(streams) {
+		frame(&out, 1, 4, 2*i+1, fields(":method", "POST", ":scheme", "http", ":authority", "localhost",
+			":path", exportMethod, "content-type", "application/grpc", "te", "trailers"))
+		frame(&out, 0, 0, 2*i+1, []byte{0, 0, 0x40, 0, 0, 1, 2, 3}) // 3 bytes of 4 MiB
+	}
+	ping := func() {
+		t.Helper()
+		frame(&out, 6, 0, 0, make([]byte, 8))
+		if _, err := out.WriteTo(conn); err != nil {
+			t.Fatal(err)
+		}
+		for head := make([]byte, 9); head[3] != 6 || head[4] != 1; {
+			if _, err := io.ReadFull(conn, head); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ping()
+	if n := r.server.InFlight(); n != streams<<20 {
+		t.Errorf("%d bytes count as in flight; want 1 MiB for each of %d streams", n, streams)
+	}
+	for i := range uint32(streams) {
+		frame(&out, 3, 0, 2*i+1, []byte{0, 0, 0, 8})
+	}
+	ping()
+	for ctx := t.Context(); r.server.InFlight() != 0; { // the handlers end by themselves
+		if ctx.Err() != nil {
+			t.Fatal("the streams that were reset still hold memory")
+		}
+		runtime.Gosched()
 	}
 }

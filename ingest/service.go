@@ -69,6 +69,7 @@ func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal
 		s.countRefused("grpc", answer{code: status.Code(err)}, "")
 		return nil, err
 	}
+	call.arrived()
 	defer req.buf.Free()
 	p, err := s.exportGRPC(ctx, req.buf.ReadOnlyData(), g)
 	if passed, ok := errors.AsType[*passedError](err); ok {

@@ -36,51 +36,46 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		return ctx, s.failGRPC(err)
 	}
 	call := &call{c: c}
-	call.users.Store(1)
-	call.held.Store(expectedMessage)
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), callTimeout)
 	context.AfterFunc(ctx, func() {
 		cancel()
-		call.arrived()
-		call.end()
+		if call.state.CompareAndSwap(callWaits, callOver) {
+			call.end()
+		}
 	})
 	return ctx, nil
 }
 
-// call is a gRPC call that was let in. Its stream and its handler both use it: a
-// client that resets streams as fast as it opens them must not have more handlers
-// at work than its channel may.
+// call is a gRPC call that was let in. What it holds goes to its handler, and back
+// when the stream ends before there is one. A client that resets streams as fast as
+// it opens them has no more handlers at work than its channel may.
 type call struct {
 	c     *Channel
-	users atomic.Int32
-	held  atomic.Int64 // bytes in flight for a message that is not here yet
+	state atomic.Int32
+	here  bool // the message is: the handler's alone
 }
+
+const (
+	callWaits = iota // for its handler
+	callBegan
+	callOver
+)
 
 type callKey struct{}
 
-// begin is the handler's; false when the stream has ended already.
-func (c *call) begin() bool {
-	for {
-		n := c.users.Load()
-		if n == 0 {
-			return false
-		}
-		if c.users.CompareAndSwap(n, n+1) {
-			c.arrived()
-			return true
-		}
-	}
-}
+// begin is the handler's; end must follow. It is false when the stream has ended
+// already.
+func (c *call) begin() bool { return c.state.CompareAndSwap(callWaits, callBegan) }
 
 func (c *call) end() {
-	if c.users.Add(-1) == 0 {
-		c.c.leave()
-	}
+	c.arrived()
+	c.c.leave()
 }
 
 // arrived gives back what was held for the message.
 func (c *call) arrived() {
-	if n := c.held.Swap(0); n > 0 {
-		c.c.r.inFlight.give(c.c, n)
+	if !c.here {
+		c.here = true
+		c.c.r.inFlight.give(c.c, expectedMessage)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -81,6 +83,7 @@ func TestLogFlood(t *testing.T) {
 		body := bodies[i%len(bodies)]
 		req := httptest.NewRequest("POST", "http://localhost/v1/metrics", bytes.NewReader(body))
 		req.Header.Set("Content-Type", "application/x-protobuf")
+		req = req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)
 		codes[w.Code]++
