@@ -128,9 +128,9 @@ func TestExponentialEnds(t *testing.T) {
 		b := newBed(t, nil)
 		for i, stale := range []bool{false, true, false} {
 			p := newPayload(node...)
-			dp := p.exponential("h", int64(i-9)*1000, temporality, 0, 0, 1)
+			p.exponential("h", int64(i-9)*1000, temporality, 0, 0, 1)
 			if stale {
-				dp = p.md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).ExponentialHistogram().DataPoints().At(0)
+				dp := p.md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).ExponentialHistogram().DataPoints().At(0)
 				dp.SetFlags(dp.Flags().WithNoRecordedValue(true))
 			}
 			checkResult(t, b.export(p.md), 1, 0, nil)

@@ -61,6 +61,9 @@ func checkTurns(t *testing.T, queue []turn, want string) {
 			t.Errorf("served %v; want %s", got, want)
 		}
 		lock.Lock() // it is free again
+		if !lock.held {
+			t.Error("locked, and nobody holds it")
+		}
 		lock.Unlock()
 	})
 }
