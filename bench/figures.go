@@ -86,12 +86,14 @@ func (h *heat) memory(name string, worst ratios, show func(string, spread, strin
 	}{{"idle", func(l lap) memory { return l.idle }}, {"loaded", func(l lap) memory { return l.loaded }}} {
 		pss := func(l lap) float64 { return float64(at.of(l).pss) / mib }
 		rss := func(l lap) float64 { return float64(at.of(l).rss) / mib }
+		anon := func(l lap) float64 { return float64(at.of(l).anon) / mib }
 		theirs := h.each(name, pss)
 		if len(theirs) == 0 {
 			continue
 		}
 		show(name+"_memory_"+at.when, spreadOf(theirs), "MiB", fmt.Sprintf(
-			", pages that two processes share counted once; %.1f with them counted for each", spreadOf(h.each(name, rss)).mid))
+			", %.1f of it anonymous; pages that two processes share counted once, %.1f with them counted for each",
+			spreadOf(h.each(name, anon)).mid, spreadOf(h.each(name, rss)).mid))
 		if name != "wattloop" {
 			worst[name] = append(worst[name], over(h.each("wattloop", pss), theirs))
 		}

@@ -69,7 +69,8 @@ func cpuOf(pids []int) (time.Duration, error) {
 // memory is what a family holds, in bytes. rss counts a page once for each
 // process that has it mapped; pss counts a page of two processes half in each,
 // so that the sum over the family is what the family takes from the machine.
-type memory struct{ rss, pss int64 }
+// anon is the part that is not the page cache's, as the program's own file is.
+type memory struct{ rss, pss, anon int64 }
 
 func memoryOf(pids []int) (memory, error) {
 	var m memory
@@ -78,20 +79,17 @@ func memoryOf(pids []int) (memory, error) {
 		if err != nil {
 			return memory{}, err
 		}
+		of := map[string]*int64{"Rss:": &m.rss, "Pss:": &m.pss, "Anonymous:": &m.anon}
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
-			if len(f) != 3 || f[0] != "Rss:" && f[0] != "Pss:" {
+			if len(f) != 3 || of[f[0]] == nil {
 				continue
 			}
 			kib, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil {
 				return memory{}, fmt.Errorf("/proc/%d/smaps_rollup: %w", pid, err)
 			}
-			if f[0] == "Rss:" {
-				m.rss += kib << 10
-			} else {
-				m.pss += kib << 10
-			}
+			*of[f[0]] += kib << 10
 		}
 	}
 	return m, nil
