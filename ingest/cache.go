@@ -35,6 +35,9 @@ type origin struct {
 	stamp *stamp
 	actor string
 	since uint64
+	// alone is since when no other node can have counted the actor's cumulative
+	// work.
+	alone uint64
 
 	nodes, keyBytes int  // as the cache's
 	full            bool // it has had more than it may

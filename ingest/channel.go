@@ -187,9 +187,22 @@ func (c *Channel) Live() *Activation {
 // belongs to whatever the actor was restored from, or was counted elsewhere
 // (S2-74, S2-76, S2-77). For an actor that was suspended and is resumed on this
 // node, without having run on another one between, it is the since of the
-// activation before. The error is ErrLive
-// while another activation is live (S2-15), or says what the identity lacks.
+// activation before. The error is ErrLive while another activation is live
+// (S2-15), or says what the identity lacks.
 func (c *Channel) Activate(id Identity, at, since time.Time) (*Activation, error) {
+	return c.activate(id, at, since, since)
+}
+
+// Resume is Activate for an actor that was here before, where nobody says
+// whether it ran on another node between. Its delta windows are its own since
+// first, its earliest activation here: each stands for itself. Of a cumulative
+// counter only what grows after at can be told to be counted nowhere else
+// (S2-74).
+func (c *Channel) Resume(id Identity, at, first time.Time) (*Activation, error) {
+	return c.activate(id, at, first, at)
+}
+
+func (c *Channel) activate(id Identity, at, since, alone time.Time) (*Activation, error) {
 	if c.o.Class != Workload {
 		return nil, fmt.Errorf("channel %s: a channel of class node has no identity to set: its producers are trusted", c.o.Name)
 	}
@@ -205,10 +218,14 @@ func (c *Channel) Activate(id Identity, at, since time.Time) (*Activation, error
 	if err != nil {
 		return nil, fmt.Errorf("channel %s: %w", c.o.Name, err)
 	}
-	if since.IsZero() || since.After(at) {
-		since = at
+	// No later than at, which is also what the zero time stands for.
+	nanos := func(t time.Time) uint64 {
+		if t.IsZero() || t.After(at) {
+			t = at
+		}
+		return uint64(t.UnixNano())
 	}
-	c.live = &Activation{c: c, id: id, at: at, src: origin{channel: c, stamp: st, actor: id.ActorUID, since: uint64(since.UnixNano())}}
+	c.live = &Activation{c: c, id: id, at: at, src: origin{channel: c, stamp: st, actor: id.ActorUID, since: nanos(since), alone: nanos(alone)}}
 	return c.live, nil
 }
 

@@ -23,8 +23,8 @@ const (
 	stepClash                // the last value has the same time and is another
 )
 
-// step compares a value with the last one of its stream. since is the begin of
-// the actor's own time here; less says that the value, or a part of it, is
+// step compares a value with the last one of its stream. since is when the actor's
+// own time here begins; less says that the value, or a part of it, is
 // smaller than the last one, and same that it is equal in all.
 func (l *lastValue) step(start, end, since uint64, less, same bool) step {
 	switch {
@@ -52,7 +52,7 @@ func (w *walk) addCumulative(m *metric, st *stream, t int64, start, end uint64, 
 		return
 	}
 	by := 0.0
-	do := l.step(start, end, w.src.since, v < l.v, v == l.v)
+	do := l.step(start, end, w.src.alone, v < l.v, v == l.v)
 	switch do {
 	case stepWhole:
 		by = v
@@ -142,7 +142,7 @@ func (w *walk) addCumulativeHistogram(m *metric, st *stream, t int64, v *histogr
 		c := binary.LittleEndian.Uint64(v.counts.b[8*i:])
 		less, same = less || c < l.counts[i], same && c == l.counts[i]
 	}
-	do := l.step(v.start, v.end, w.src.since, less, same)
+	do := l.step(v.start, v.end, w.src.alone, less, same)
 	by := *v
 	switch do {
 	case stepWhole:

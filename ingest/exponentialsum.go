@@ -86,7 +86,7 @@ func (w *walk) addCumulativeExponential(m *metric, st *stream, t int64, v *expon
 	}
 	less := l.h == nil || f.DetectReset(l.h)
 	same := l.h != nil && w.fingerprint(hist{f: f}) == w.fingerprint(hist{f: l.h})
-	do := l.step(v.start, v.end, w.src.since, less, same)
+	do := l.step(v.start, v.end, w.src.alone, less, same)
 	by := f
 	switch do {
 	case stepWhole:

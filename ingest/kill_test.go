@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -166,7 +167,7 @@ func (k *killed) client(channel, stream int, temporality pmetric.AggregationTemp
 
 // run returns by how much the store and the ledger differ.
 func (k *killed) run(kills int) (differs float64) {
-	k.web = &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) {
+	k.web = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", filepath.Join(k.dir, "sock"))
 	}}}
 	defer k.web.CloseIdleConnections()

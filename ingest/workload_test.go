@@ -129,6 +129,40 @@ func TestCumulativeOverActivations(t *testing.T) {
 	b.windows(Windows{Baseline: 2, Repeated: 1})
 }
 
+// S2-74: where nobody says that an actor was nowhere else, a cumulative stream is
+// counted from its first value on, and delta windows are its own since it was here
+// first: nothing is counted twice.
+func TestResumeOfActors(t *testing.T) {
+	b := newActorBed(t, nil, "")
+	b.at(1000)
+	b.activate("a", 100, 100)
+	b.count(100, 120, 60, 1, 0, "")
+	b.end()
+	var err error
+	if b.act, err = b.ch.Resume(Identity{ActorUID: "a", TemplateName: "tpl"}, instant(200), instant(100)); err != nil {
+		t.Fatal(err)
+	}
+	b.count(100, 120, 60, 0, 1, "")   // a retry
+	b.count(100, 210, 5000, 0, 1, "") // most of it counted on another node
+	b.count(100, 220, 5001, 1, 0, "")
+	b.count(215, 230, 3, 1, 0, "") // begun anew under this activation
+	b.check(actorRequests, tv{base + 120_000, 60}, tv{base + 210_000, 60}, tv{base + 220_000, 61}, tv{base + 230_000, 64})
+	b.windows(Windows{Baseline: 1, Repeated: 1})
+
+	d := newActorBed(t, nil, "")
+	d.at(1000)
+	d.activate("a", 100, 100)
+	d.delta(100, 110, 1, 1, 0, "")
+	d.end()
+	if d.act, err = d.ch.Resume(Identity{ActorUID: "a", TemplateName: "tpl"}, instant(200), instant(100)); err != nil {
+		t.Fatal(err)
+	}
+	d.delta(110, 120, 2, 1, 0, "") // not yet sent when it was suspended
+	d.delta(110, 120, 2, 0, 1, "")
+	d.delta(80, 90, 4, 0, 0, "before_activation")
+	d.check(actorRequests, tv{base + 110_000, 1}, tv{base + 120_000, 3})
+}
+
 // S2-76, S2-78, S2-79: a delta from before the activation is nobody's; one that
 // began before it counts whole.
 func TestDeltaOfActors(t *testing.T) {

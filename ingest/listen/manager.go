@@ -151,11 +151,12 @@ func (m *Manager) begin(ch *channel, a Activation) (*ingest.Activation, time.Tim
 	case a.Since.After(at):
 		return nil, time.Time{}, refuse(ErrInvalid, "channel %s: since: %s is later than the begin of the activation, %s", name, a.Since.UTC().Format(time.RFC3339Nano), at.UTC().Format(time.RFC3339Nano))
 	}
-	since := a.Since
+	since, activate := a.Since, ch.c.Activate
 	if since.IsZero() {
-		since = m.actors.since(a.Identity.ActorUID, at)
+		// It may have been on another node since it was here.
+		since, activate = m.actors.since(a.Identity.ActorUID, at), ch.c.Resume
 	}
-	act, err := ch.c.Activate(a.Identity, at, since)
+	act, err := activate(a.Identity, at, since)
 	if err != nil {
 		return nil, time.Time{}, refuse(ErrInvalid, "%w", err)
 	}
