@@ -2,7 +2,6 @@ package ingest_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,9 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/storage"
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -102,12 +98,17 @@ func TestAnswers(t *testing.T) {
 	}, gauge(60), gaugeJSON(60), answer{codes.OK, 200, 1, 0})
 	f("all points too old", normal, gauge(-3600, -3601), gaugeJSON(-3600, -3601), answer{codes.OK, 200, 2, 0})
 
+	f("a label that is too long, and a text that is none", normal, badPoints(true), badPoints(false), answer{codes.OK, 200, 2, 0})
+
 	f("not a message", normal, []byte("\x0a\xff"), []byte(`{"resourceMetrics":`), undecodable)
 	f("empty body", normal, nil, []byte(``), undecodable)
 	f("other JSON", normal, nil, []byte(`[]`), undecodable)
-	f("nesting deeper than 32", normal, nested(40), nestedJSON(40), undecodable)
+	f("nesting of 31, and of 32", normal, nested(13), nestedJSON(14), full)
+	f("nesting of 33, and of 34", normal, nested(14), nestedJSON(15), undecodable)
 	f("nesting of 300000", normal, nested(300_000), nestedJSON(300_000), undecodable)
 	f("invalid UTF-8 in the resource", normal, resourceValue("\xff\xfe"), resourceValueJSON("\xff\xfe"), undecodable)
+
+	f("invalid UTF-8 in a scope", normal, lengths([]byte("\xff\xfe"), 1, 1, 2, 1), []byte("{\"resourceMetrics\":[{\"scopeMetrics\":[{\"scope\":{\"name\":\"\xff\xfe\"}}]}]}"), undecodable)
 
 	f("more than the limit", normal, make([]byte, 20<<20+1), bytes.Repeat([]byte(" "), 20<<20+1), tooLarge)
 
@@ -322,12 +323,14 @@ func TestAnswersGRPC(t *testing.T) {
 	f("another service", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", codes.Unimplemented)
 	f("no slash before", "opentelemetry.proto.collector.metrics.v1.MetricsService/Export", codes.Unimplemented)
 
-	//lint:ignore SA1019 the only way to say gzip and send something else
-	conn := r.dial(grpc.WithCompressor(notGzip{}))
-	defer conn.Close()
-	err := conn.Invoke(context.Background(), exportMethod, gauge(60), new([]byte), grpc.ForceCodecV2(plainBytes{}))
-	if status.Code(err) != codes.InvalidArgument {
-		t.Errorf("not gzip: %v; want INVALID_ARGUMENT", err)
+	for encoding, want := range map[misnamed]codes.Code{"gzip": codes.InvalidArgument, "snappy": codes.Unimplemented} {
+		//lint:ignore SA1019 the only way to say gzip and send something else
+		conn := r.dial(grpc.WithCompressor(encoding))
+		err := conn.Invoke(context.Background(), exportMethod, gauge(60), new([]byte), grpc.ForceCodecV2(plainBytes{}))
+		if status.Code(err) != want {
+			t.Errorf("said to be %s: %v; want %v", encoding, err, want)
+		}
+		conn.Close()
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -337,11 +340,11 @@ func TestAnswersGRPC(t *testing.T) {
 	}
 }
 
-// notGzip calls itself gzip and leaves the bytes as they are.
-type notGzip struct{}
+// misnamed gives the bytes an encoding's name and leaves them as they are.
+type misnamed string
 
-func (notGzip) Type() string                      { return "gzip" }
-func (notGzip) Do(w io.Writer, wire []byte) error { _, err := w.Write(wire); return err }
+func (m misnamed) Type() string                    { return string(m) }
+func (misnamed) Do(w io.Writer, wire []byte) error { _, err := w.Write(wire); return err }
 
 // Spans and log records have nowhere to go: all of them are rejected, by count.
 func TestAnswersToOtherSignals(t *testing.T) {
@@ -379,134 +382,4 @@ func TestAnswersToOtherSignals(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want 3 rejected", service, p, err)
 		}
 	}
-}
-
-// failingCommit is a store whose log cannot be written.
-type failingCommit struct{ storage.Appendable }
-
-func (f failingCommit) Appender(ctx context.Context) storage.Appender {
-	return failingAppender{f.Appendable.Appender(ctx)}
-}
-
-type failingAppender struct{ storage.Appender }
-
-func (a failingAppender) Commit() error {
-	return errors.Join(errors.New("write to WAL: no space left on device"), a.Appender.Rollback())
-}
-
-// gauge is a request with one hw.power point, of value 1, at each T0 + seconds;
-// each point is of a series of its own.
-func gauge(seconds ...int) []byte {
-	wire, err := pmetricotlp.NewExportRequestFromMetrics(gaugeMetrics(seconds)).MarshalProto()
-	if err != nil {
-		panic(err)
-	}
-	return wire
-}
-
-func gaugeJSON(seconds ...int) []byte {
-	body, err := pmetricotlp.NewExportRequestFromMetrics(gaugeMetrics(seconds)).MarshalJSON()
-	if err != nil {
-		panic(err)
-	}
-	return body
-}
-
-func gaugeMetrics(seconds []int) pmetric.Metrics { return gaugesOf(1, seconds) }
-
-// gaugeOf is gauge with another value.
-func gaugeOf(value float64, seconds ...int) []byte {
-	wire, err := pmetricotlp.NewExportRequestFromMetrics(gaugesOf(value, seconds)).MarshalProto()
-	if err != nil {
-		panic(err)
-	}
-	return wire
-}
-
-func gaugesOf(value float64, seconds []int) pmetric.Metrics {
-	md := pmetric.NewMetrics()
-	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
-	m.SetName("hw.power")
-	m.SetUnit("W")
-	points := m.SetEmptyGauge().DataPoints()
-	for i, s := range seconds {
-		p := points.AppendEmpty()
-		p.Attributes().PutStr("hw.id", "cpu"+strconv.Itoa(i))
-		p.SetTimestamp(pcommon.Timestamp((t0 + s) * 1e9))
-		p.SetDoubleValue(value)
-	}
-	return md
-}
-
-// lengths wraps b in one length-delimited field after the other, innermost
-// first.
-func lengths(b []byte, fields ...byte) []byte {
-	for _, field := range fields {
-		n := len(b)
-		head := []byte{field<<3 | 2}
-		for ; n >= 0x80; n >>= 7 {
-			head = append(head, byte(n)|0x80)
-		}
-		b = append(append(head, byte(n)), b...)
-	}
-	return b
-}
-
-// nested is a request whose resource has an attribute of lists in lists, depth
-// deep. It is built from the inside without copying at each level.
-func nested(depth int) []byte {
-	sizes := make([]int, depth) // of what is inside each level, outermost last
-	size := 0
-	for i := range sizes {
-		sizes[i] = size
-		inner := 1 + varintLen(size) + size // values of the list
-		size = 1 + varintLen(inner) + inner // the list in its AnyValue
-	}
-	b := make([]byte, 0, size+64)
-	for i := depth - 1; i >= 0; i-- {
-		inner := 1 + varintLen(sizes[i]) + sizes[i]
-		b = appendVarint(append(b, 5<<3|2), inner)
-		b = appendVarint(append(b, 1<<3|2), sizes[i])
-	}
-	kv := append(lengths([]byte("k"), 1), lengths(b, 2)...)
-	return lengths(kv, 1, 1, 1)
-}
-
-func varintLen(n int) int { return len(appendVarint(nil, n)) }
-
-func appendVarint(b []byte, n int) []byte {
-	for ; n >= 0x80; n >>= 7 {
-		b = append(b, byte(n)|0x80)
-	}
-	return append(b, byte(n))
-}
-
-func nestedJSON(depth int) []byte {
-	return []byte(`{"resourceMetrics":[{"resource":{"attributes":[{"key":"k","value":` +
-		strings.Repeat(`{"arrayValue":{"values":[`, depth) + strings.Repeat(`]}}`, depth) + `}]}}]}`)
-}
-
-// resourceValue is a request whose resource has one attribute of the given value.
-func resourceValue(value string) []byte {
-	kv := append(lengths([]byte("k"), 1), lengths([]byte(value), 1, 2)...)
-	return lengths(kv, 1, 1, 1)
-}
-
-func resourceValueJSON(value string) []byte {
-	return []byte(`{"resourceMetrics":[{"resource":{"attributes":[{"key":"k","value":{"stringValue":"` + value + `"}}]}}]}`)
-}
-
-func zip(b []byte) []byte {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err != nil {
-		panic(err)
-	}
-	if _, err := w.Write(b); err != nil {
-		panic(err)
-	}
-	if err := w.Close(); err != nil {
-		panic(err)
-	}
-	return out.Bytes()
 }

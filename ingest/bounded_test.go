@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// S2-49, S2-53, S2-87: 10,000 actors through 10 channels of one template make no
+// S2-5, S2-7, S2-49, S2-53, S2-87: 10,000 actors through 10 channels of one template make no
 // series after the first round, neither here nor at an upstream, whatever each
 // says of itself; their traces name each of them, and the worker that it is on.
 func TestActorsBounded(t *testing.T) {

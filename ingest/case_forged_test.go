@@ -1,6 +1,8 @@
 package ingest_test
 
 import (
+	"bytes"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -31,5 +33,9 @@ func TestForgedIdentityC16(t *testing.T) {
 		if strings.Contains(s, "victim") {
 			t.Errorf("the store has %s", s)
 		}
+	}
+	exemplars, err := r.db.ExemplarsJSON(t.Context(), `{__name__=~".+"}`, 0, math.MaxInt64)
+	if err != nil || bytes.Contains(exemplars, []byte("victim")) {
+		t.Errorf("exemplars %s, %v", exemplars, err)
 	}
 }

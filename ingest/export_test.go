@@ -28,7 +28,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// The time gate: reliability.md section 4(d).
+// reliability.md section 2, "Far-future / ancient timestamps", and section 4(d).
 func TestTimeGate(t *testing.T) {
 	for _, c := range []struct {
 		ms   int64

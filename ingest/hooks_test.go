@@ -1,5 +1,8 @@
 package ingest
 
+// CheckCases is checkCases for tests from outside.
+var CheckCases = checkCases
+
 // Occupy counts n bytes as in flight for no channel until free is called, as n
 // bytes of requests that are being worked on would.
 func (s *Server) Occupy(n int64) (free func()) {

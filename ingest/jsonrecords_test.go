@@ -64,7 +64,7 @@ func TestJSONRecords(t *testing.T) {
 		}
 		check(t, body)
 	}
-	rapid.Check(t, func(rt *rapid.T) {
+	checkCases(t, 10_000, func(rt *rapid.T) {
 		d := drawn{rt}
 		if td, n := d.traces(); n > 0 {
 			body, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)

@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// Values that are no reading are refused where they would poison a sum.
+// reliability.md section 2, "NaN/Inf, -0": values that are no reading are refused
+// where they would poison a sum.
 func TestValues(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
@@ -41,7 +42,8 @@ func TestValues(t *testing.T) {
 	checkResult(t, b.export(p.md), 3, 0, map[string]int64{"no_value": 1})
 }
 
-// Each bound of reliability.md section 2, one below, at, and above.
+// reliability.md section 2, "Giant attributes/labels", "Invalid UTF-8, NUL, control,
+// bidi" and "Label-name collision": each bound, one below, at, and above.
 func TestLimits(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	many := func(n int) (attrs []string) {
@@ -116,7 +118,8 @@ func TestForgedIdentity(t *testing.T) {
 	checkResult(t, res, 0, 0, map[string]int64{"label_collision": 1})
 }
 
-// Two metrics of a request that give one series: the first keeps it.
+// reliability.md section 2, "Metric-name collision": two metrics of a request that
+// give one series: the first keeps it.
 func TestNameCollision(t *testing.T) {
 	b := newBed(t, nil)
 	p := newPayload(node...)

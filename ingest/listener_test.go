@@ -93,7 +93,7 @@ func TestLimitListener(t *testing.T) {
 	})
 }
 
-// A client that is slow on purpose is let go: 5 s for the headers, 15 s for the
+// reliability.md section 2, "Slowloris": a client that is slow on purpose is let go: 5 s for the headers, 15 s for the
 // whole request, 60 s of silence.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

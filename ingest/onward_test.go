@@ -30,7 +30,7 @@ func (u *upstream) Forward(_ context.Context, f Forwarded) error {
 	return nil
 }
 
-// S2-65: what a node channel has taken goes on as it came, also what the store
+// S2-9, S2-65: what a node channel has taken goes on as it came, also what the store
 // refused; an upstream that refuses it changes no answer.
 func TestNodeMetricsOnward(t *testing.T) {
 	up := &upstream{}

@@ -34,7 +34,7 @@ func activate(t *testing.T, recv *ingest.Receiver, name string, l ingest.Limits)
 	return a
 }
 
-// A channel over its own rate is told so over every transport, and counted by
+// S2-67: a channel over its own rate is told so over every transport, and counted by
 // reason; what it sends is not even decoded. It goes on once the debt is paid, by
 // the receiver's clock.
 func TestAnswersOverOwnRate(t *testing.T) {

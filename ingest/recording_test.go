@@ -194,7 +194,7 @@ func TestRecordingErrors(t *testing.T) {
 // A recording cut anywhere delivers exactly the requests that are whole, and
 // says so unless it was cut between two (C71).
 func TestRecordingCutAnywhere(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	ingest.CheckCases(t, 10_000, func(t *rapid.T) {
 		w := rapid.SampledFrom([]string{"json", "varint", "fixed"}).Draw(t, "format")
 		var data []byte
 		var ends []int // of each request

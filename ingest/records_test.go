@@ -23,7 +23,7 @@ func someTraces(n int, attrs ...string) ptrace.Traces {
 	return td
 }
 
-// S2-65: the traces and logs of a node channel go on as they came.
+// S2-9, S2-65: the traces and logs of a node channel go on as they came.
 func TestNodeRecordsOnward(t *testing.T) {
 	up := &upstream{}
 	b := newBed(t, func(o *Options) { o.Onward = up })
@@ -148,7 +148,8 @@ func TestEndWaitsForForward(t *testing.T) {
 	}
 }
 
-// S2-23, S2-24, S2-29, S2-44, S2-54, S2-61: what a trace carries of its actor.
+// S2-2, S2-23, S2-24, S2-30, S2-43, S2-44, S2-54, S2-61: what a trace carries of
+// its actor, also where the actor says nothing.
 func TestStampedResource(t *testing.T) {
 	f := func(id Identity, payload []string, want map[string]any) {
 		t.Helper()

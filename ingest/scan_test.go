@@ -63,7 +63,8 @@ func TestDepth(t *testing.T) {
 	wantDecodeError(t, err)
 }
 
-// The bounds on messages and points.
+// reliability.md section 2, "Small-message amplification": the bounds on messages
+// and points.
 func TestCounts(t *testing.T) {
 	b := newBed(t, nil)
 	export := func(wire []byte) (Result, error) { return b.r.Export(context.Background(), wire) }

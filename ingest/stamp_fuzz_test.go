@@ -76,7 +76,7 @@ func takesName(key string) bool {
 // FuzzReserved: whatever stands where in a request of a workload, no key that
 // names an identity, or is read as one, and no name that is wattloop's own,
 // reaches the store or the upstream but from the channel; what was forged
-// reaches no answer either.
+// reaches no answer either (S2-31 to S2-46, S2-39 of what the store keeps).
 func FuzzReserved(f *testing.F) {
 	for i, key := range spellings {
 		r := newForgedRequest(i)

@@ -97,7 +97,7 @@ func TestTimelineOrdersPointsByTime(t *testing.T) {
 // Whatever the requests, no point is lost or made twice, each part has one
 // time, and the parts are in order.
 func TestTimelineKeepsEveryPoint(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	ingest.CheckCases(t, 10_000, func(t *rapid.T) {
 		var line ingest.Timeline
 		sent := 0
 		for i := range rapid.IntRange(1, 5).Draw(t, "requests") {

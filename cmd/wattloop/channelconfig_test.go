@@ -111,7 +111,7 @@ func TestChannelExamples(t *testing.T) {
 	}
 }
 
-// S2-19 to S2-25: constants, the same for every actor; only the container's line
+// S2-19, S2-20, S2-21, S2-22, S2-24, S2-25: constants, the same for every actor; only the container's line
 // names anything.
 func TestActorEnv(t *testing.T) {
 	f := func(addr, container, want string) {

@@ -46,7 +46,7 @@ func (u *upstream) Forward(_ context.Context, f ingest.Forwarded) error {
 	return nil
 }
 
-// S2-87: after a migration the traces and logs of an actor have the same actor's
+// S2-55, S2-87: after a migration the traces and logs of an actor have the same actor's
 // UID and the new worker's host facts, and since stays the first activation's.
 func TestMigration(t *testing.T) {
 	up := &upstream{seen: map[ingest.Signal][]map[string]any{}}

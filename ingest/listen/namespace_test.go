@@ -20,7 +20,7 @@ import (
 // namespaceVar says that this program is in a network namespace of its own.
 const namespaceVar = "WATTLOOP_TEST_NAMESPACE"
 
-// S2-10, S2-11, S2-19, S2-20: the constant link-local address, gRPC on 4317 and
+// S2-6, S2-10, S2-11, S2-19, S2-20: the constant link-local address, gRPC on 4317 and
 // HTTP on 4318 and each on the other, with the host that a client says by itself.
 // It runs in a network namespace of its own, where the address can be had.
 func TestConstantAddress(t *testing.T) {

@@ -99,7 +99,8 @@ func TestStuckPlane(t *testing.T) {
 }
 
 // With egress denied, all that is dialled for a workload is the unix socket; the
-// platform's own may go to the fallback, and comes back (S2-63, 64, 66, 68).
+// platform's own may go to the fallback, and comes back (S2-63, S2-64,
+// S2-66, S2-68).
 func TestEgressDenied(t *testing.T) {
 	up := newUpstream()
 	up.addr = Address{"unix", filepath.Join(t.TempDir(), "up.sock")} // nobody listens
