@@ -24,7 +24,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/wattloop/wattloop/ingest"
 )
@@ -247,8 +249,13 @@ func TestFrozenActor(t *testing.T) {
 		}
 	}
 	b.activate("w1", "b")
-	// The actor goes on, and its library connects again by itself.
-	if _, err := rpc.Export(context.Background(), b.request(1), grpc.WaitForReady(true)); err != nil {
+	// The actor goes on, and its library connects again by itself. A call that it
+	// makes before it has noticed the end is lost, and told so.
+	_, err := rpc.Export(context.Background(), b.request(1), grpc.WaitForReady(true))
+	for status.Code(err) == codes.Unavailable {
+		_, err = rpc.Export(context.Background(), b.request(1), grpc.WaitForReady(true))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := b.work("a"); got != 1 {
