@@ -18,7 +18,7 @@ import (
 // What goes onward of a counter adds up to what the store has of it, however
 // actors come, go and move between channels, whatever they send twice, late or
 // from a start before their activation, and whether in delta or cumulative: an
-// upstream that adds deltas up and the store agree (S2-72 to S2-79). Every delta
+// upstream that adds deltas up and the store agree (S2-72 to S2-79, X21). Every delta
 // onward begins where the activation does, or later.
 func TestOnwardAddsUp(t *testing.T) {
 	b, first, up := workload(t, Identity{PodUID: "w0"}, func(o *Options) { o.MaxSeries = 1_000_000 })

@@ -156,7 +156,8 @@ func TestPassRefusals(t *testing.T) {
 	}
 }
 
-// What cannot go on unchanged is refused here, and never asked of the upstream.
+// S2-71: what cannot go on unchanged, or is over 4 MiB, is refused here, and never
+// asked of the upstream.
 func TestPassRefusesHere(t *testing.T) {
 	asked := 0
 	web, cc := passRig(t, func(context.Context, ingest.Signal, []byte) ([]byte, error) { asked++; return nil, nil })
@@ -189,4 +190,50 @@ func TestPassRefusesHere(t *testing.T) {
 		t.Errorf("the upstream was asked %d times", asked)
 	}
 	f("application/x-protobuf", []byte(strings.Repeat("\x00", 4<<20)), 200) // the largest there is
+}
+
+// S2-71: what a socket of the node holds at once is bounded, in requests and in
+// bytes; who comes beyond that is told to come again, and the upstream not asked.
+func TestPassIsBounded(t *testing.T) {
+	asked := 0
+	r := ingest.NewReceiver(ingest.Options{Pass: func(context.Context, ingest.Signal, []byte) ([]byte, error) { asked++; return nil, nil }})
+	ch, err := r.AddChannel(ingest.ChannelOptions{Name: "workload"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ingest.NewServer(ch.Live())
+	web := httptest.NewServer(s.Handler())
+	defer web.Close()
+	post := func() int {
+		t.Helper()
+		resp, err := http.Post(web.URL+"/v1/logs", "application/x-protobuf", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	free := s.Occupy(64 << 20)
+	if code := post(); code != 503 {
+		t.Errorf("with 64 MiB in flight: %d; want 503", code)
+	}
+	free()
+	var leave []func()
+	for range 256 {
+		l, err := ch.Enter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if code := post(); code != 429 {
+		t.Errorf("with 256 requests at a time: %d; want 429", code)
+	}
+	if asked != 0 {
+		t.Errorf("the upstream was asked %d times", asked)
+	}
+	leave[0]()
+	if code := post(); code != 200 || asked != 1 {
+		t.Errorf("with room: %d, %d asked; want 200 and one", code, asked)
+	}
 }

@@ -103,7 +103,7 @@ func TestStoreRefusesOnward(t *testing.T) {
 	}
 }
 
-// S2-76: no start before the activation's goes on, and none after its point.
+// S2-76, X21: no start before the activation's goes on, and none after its point.
 func TestStartsOnward(t *testing.T) {
 	s := &stamper{since: 100}
 	f := func(d decision, start, time, want uint64) {
