@@ -84,7 +84,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// decisions.md X26: names and the label that only wattloop may write.
+// X26 of decisions.md: names and the label that only wattloop may write.
 func TestReserved(t *testing.T) {
 	b := newBed(t, nil)
 	p := newPayload(node...)
@@ -92,7 +92,20 @@ func TestReserved(t *testing.T) {
 		p.gauge(name, "", 0, 1)
 	}
 	p.gauge("upper", "", 0, 1, "channel", "evil")
-	checkResult(t, b.export(p.md), 1, 0, map[string]int64{"reserved_name": 8})
+	// Names that are reserved with what is put behind them.
+	p.gauge("target", "info", 0, 1)
+	p.sum("wattloop", "", cumulative, -1000, 0, 1)
+	for _, name := range []string{"wattloop", "scrape", "joulie.twin"} {
+		p.histogram(name, 0, []float64{1}, 1, 2)
+		p.sm.Metrics().At(p.sm.Metrics().Len() - 1).SetUnit("")
+		p.metric(name, "").SetEmptySummary().DataPoints().AppendEmpty().SetTimestamp(base * 1e6)
+	}
+	checkResult(t, b.export(p.md), 1, 0, map[string]int64{"reserved_name": 16})
+	for series := range b.stored() {
+		if name := parsedLabels(series)["__name__"]; reserved(name) && name != targetInfoName {
+			t.Errorf("the store has %s", series)
+		}
+	}
 	b.check(`{__name__="upper", exported_channel="evil", instance="edge-a", job="hwexp", k8s_node_name="edge-a"}`, tv{base, 1})
 }
 

@@ -108,7 +108,7 @@ func (n *naming) newMetric(h *header) metric {
 	switch {
 	case err != nil || stored == "" || len(stored) > room:
 		m.bad = badName
-	case reserved(stored):
+	case reserved(stored), room < maxMetricName && reserved(stored+"_count"): // as its series are called
 		m.bad = reservedName
 	}
 	m.stored = stored

@@ -141,6 +141,7 @@ func FuzzReserved(f *testing.F) {
 		p := newPayload()
 		p.gauge(key, "", 0, 1)
 		p.sum(key, "", delta, 0, 1, 1)
+		p.histogram(key, 0, []float64{1}, 1, 1)
 		check(a.Export(t.Context(), wireOf(t, p.md)))
 	})
 }
