@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/value"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
@@ -30,6 +32,22 @@ func TestValues(t *testing.T) {
 			checkResult(t, res, 1, 0, nil)
 		} else {
 			checkResult(t, res, 0, 0, map[string]int64{c.want: 1})
+		}
+	}
+	for _, temporality := range []pmetric.AggregationTemporality{delta, cumulative} {
+		for _, v := range []float64{nan, inf, -inf, math.Float64frombits(value.StaleNaN)} {
+			b := newBed(t, nil)
+			p := newPayload(node...)
+			h := p.histogram("h", 0, []float64{1}, 1, 2)
+			h.SetSum(v)
+			h.SetStartTimestamp(pcommon.Timestamp((base - 1000) * 1e6))
+			p.sm.Metrics().At(0).Histogram().SetAggregationTemporality(temporality)
+			p.exponential("e", 0, temporality, 0, 0, 1).SetSum(v)
+			p.sum("s", "", temporality, -1000, 0, v)
+			s := p.metric("q", "").SetEmptySummary().DataPoints().AppendEmpty()
+			s.SetTimestamp(base * 1e6)
+			s.SetSum(v)
+			checkResult(t, b.export(p.md), 0, 0, map[string]int64{"not_finite": 4})
 		}
 	}
 	b := newBed(t, nil)

@@ -105,7 +105,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		StateDir: c.sumsPath(), StateSync: durability == store.DurabilityFsync,
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		RetryAfter: retryAfter, MaxSeries: mostSeries(c.memoryLimit),
-		Naming: ingest.Naming(c.Naming), Promote: c.Promote,
+		Naming: ingest.Naming(c.Naming), Promote: c.Promote, AttributePrefix: c.AttrPrefix,
 		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Guard:      in.guard,
 		Registerer: p.reg, Logger: log.With("part", "ingest"),

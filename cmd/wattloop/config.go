@@ -25,6 +25,7 @@ type config struct {
 	Rate          string
 	Naming        string
 	Promote       []string
+	AttrPrefix    string
 	StoragePath   string
 	RetentionTime time.Duration
 	RetentionSize byteSize
@@ -76,7 +77,7 @@ func defaultConfig() *config {
 	c := &config{
 		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
 		Node: host, Rules: []string{defaultRules}, Rate: "covered",
-		Naming: namings()[0], Promote: ingest.DefaultPromote(),
+		Naming: namings()[0], Promote: ingest.DefaultPromote(), AttrPrefix: "ate",
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",

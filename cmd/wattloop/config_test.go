@@ -84,6 +84,10 @@ func TestConfigRelay(t *testing.T) {
 	f("relay.upstream: http://collector:4317", "neither HOST:PORT nor unix:PATH")
 	f("relay.fallback: collector:4317", "there is no relay.upstream to fall back from")
 	f("relay.queue: 1KiB", "1KiB: at least 1MiB")
+	f("attribute_prefix: acme.run", "")
+	for _, bad := range []string{"Acme", "a..b", ".a", "1a", "a_b", "k8s", "host.acme", "service", strings.Repeat("a", 33)} {
+		f("attribute_prefix: "+bad, "attribute_prefix: \""+bad+"\": ")
+	}
 }
 
 func TestConfigEnvReferences(t *testing.T) {

@@ -50,6 +50,7 @@ func (c *config) settings() []setting {
 		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
 		{"naming", "", []string{"PROMETHEUS_NAME_TRANSLATION"}, word(&c.Naming, namings()...), "R", "how OTLP names become stored names. The presets are written for the default and find no series under another, which check and the start warn of"},
 		{"promote", "", nil, names(&c.Promote), "R", "resource attributes that become labels of every series of trusted senders"},
+		{"attribute_prefix", "", nil, prefixValue{&c.AttrPrefix}, "R", "first words of the attributes that a workload channel sets of its actor, as in ate.actor.uid; ate stays reserved beside another"},
 		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set. No samples are taken while its disk has less than 256 MiB free"},
 		{"storage.retention.time", "", nil, dur(&c.RetentionTime), "R", "how long samples are kept"},
 		{"storage.retention.size", "", nil, &c.RetentionSize, "R", "how much is kept; the size counts the WAL"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,23 @@ func (v wordValue) Type() string                 { return strings.Join(v.from, "
 func (v wordValue) Set(s string) error {
 	if !slices.Contains(v.from, s) {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(v.from, ", "))
+	}
+	*v.p = s
+	return nil
+}
+
+// prefixValue is words with dots between them.
+type prefixValue struct{ p *string }
+
+func (v prefixValue) String() string { return *v.p }
+func (v prefixValue) Type() string   { return "prefix" }
+func (v prefixValue) Set(s string) error {
+	first, _, _ := strings.Cut(s, ".")
+	switch {
+	case len(s) > 32 || !regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z][a-z0-9]*)*$`).MatchString(s):
+		return fmt.Errorf("%q: want small letters and digits, with dots between words, 32 at most", s)
+	case slices.Contains([]string{"k8s", "host", "service", "container", "job", "instance", "channel"}, first):
+		return fmt.Errorf("%q: %s is another's: want a word of your own", s, first)
 	}
 	*v.p = s
 	return nil
