@@ -178,9 +178,9 @@ func (r *forgedRequest) export(t *testing.T, a *Activation, signal Signal, order
 }
 
 // C16 over all levels, spellings and strategies (S2-3, S2-27, S2-28, S2-31 to
-// S2-45, S2-54, S2-55; reliability.md section 2, "Forge identity"): what is forged
-// stands nowhere, in the store, onward or in an answer, and the trusted value
-// stands where it belongs.
+// S2-40, S2-41, S2-42, S2-43, S2-44, S2-45, S2-54, S2-55; reliability.md section 2,
+// "Forge identity"): what is forged stands nowhere, in the store, onward or in an
+// answer, and the trusted value stands where it belongs.
 func TestForgedTableC16(t *testing.T) {
 	if len(forgeries) < 11 || len(spellings) < 40 {
 		t.Fatalf("%d levels, %d spellings; want at least 11 and 40", len(forgeries), len(spellings))
@@ -236,7 +236,7 @@ func checkTrusted(t *testing.T, what string, f Forwarded) {
 		"ate.actor.atespace": "tenant", "ate.actor.template.name": "cart", "ate.container.name": "main", "ate.telemetry.plane": "actor",
 		"service.instance.id": "uid-1", "ate.actor.uid": "uid-1", "ate.actor.name": "mara",
 	}
-	if f.Signal == SignalMetrics { // S2-48 to S2-52; what is left is what all signals join on (S2-56), X3
+	if f.Signal == SignalMetrics { // S2-48, S2-49, S2-50, S2-51, S2-52; what is left is what all signals join on (S2-56), X3
 		wants["service.instance.id"] = "pod-uid"
 		delete(wants, "ate.actor.uid")
 		delete(wants, "ate.actor.name")
