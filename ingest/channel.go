@@ -39,7 +39,7 @@ const (
 // buckets hold something is taken whole; what it costs beyond them is a debt, and
 // while there is one the channel is told to send again later.
 type Limits struct {
-	Points    float64 // data points a second; unbounded, or 10,000 for a workload channel
+	Points    float64 // data points, spans and log records a second; unbounded, or 10,000 for a workload channel
 	Bytes     float64 // decompressed bytes a second; unbounded, or 4 MiB
 	NewSeries float64 // series a minute that were not there before; unbounded, or 1,000
 	Streams   int     // requests at a time; 256, or 16

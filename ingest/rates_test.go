@@ -75,6 +75,33 @@ func TestAnswersOverOwnRate(t *testing.T) {
 	f("bytes", ingest.Limits{Bytes: size / 2}, "bytes_rate", 1)
 }
 
+// S2-67: spans and log records are bounded as points are, with and without an
+// upstream.
+func TestRecordsOverOwnRate(t *testing.T) {
+	for _, up := range []ingest.Onward{nil, &queue{n: map[ingest.Signal]int{}}} {
+		r := newRigOn(t, func(o *ingest.Options) { o.Onward = up }, workload(t, ingest.Limits{Points: 2}))
+		f := func(seconds float64, path string, want int) {
+			t.Helper()
+			r.at(seconds)
+			// Two resources; one scope with two records, one with none, one with one.
+			three := bytes.NewReader([]byte("\x0a\x06\x12\x04\x12\x00\x12\x00" + "\x0a\x06\x12\x00\x12\x02\x12\x00"))
+			got := r.do("POST", path, three, "Content-Type", "application/x-protobuf")
+			if after := got.header.Get("Retry-After"); got.code != want || (after == "1") != (want == 429) {
+				t.Errorf("%s at %g: %d, Retry-After %q; want %d", path, seconds, got.code, after, want)
+			}
+		}
+		f(60, "/v1/traces", 200)
+		f(60, "/v1/traces", 429)
+		f(60, "/v1/logs", 429)
+		f(61, "/v1/logs", 200)
+		f(61.4, "/v1/traces", 429)
+		f(70, "/v1/traces", 200)
+		if n := r.metric("wattloop_ingest_refused_requests_total", `channel="w"`, `reason="points_rate"`); n != 3 {
+			t.Errorf("%g requests count as refused; want 3", n)
+		}
+	}
+}
+
 // Requests at a time are counted over all connections and transports.
 func TestAnswersOverStreams(t *testing.T) {
 	var ch *ingest.Channel

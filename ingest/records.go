@@ -41,6 +41,7 @@ func (a *Activation) exportRecords(ctx context.Context, l *levels, isJSON bool, 
 	if err != nil {
 		return Result{}, err
 	}
+	a.c.spendPoints(found.n)
 	refused := found.refused(l)
 	if a.c.r.o.Onward == nil {
 		refused = []refusal{{"no_upstream", int64(found.n), "no upstream takes " + l.what + ": only metrics are stored here"}}
