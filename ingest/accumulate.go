@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"math"
 
 	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -251,10 +252,17 @@ func (w *walk) newestStored(ls labels.Labels, from int64, histograms bool) (foun
 }
 
 // accumulate adds v to the series and reports whether the sum is to be written
-// at t. A sum that is waiting to be written in this request takes v along.
+// at t. A sum that is waiting to be written in this request takes v along. One
+// beyond the greatest number begins anew, as a counter does that is full: what is
+// infinite would stay so for all who share the series.
 func (w *walk) accumulate(m *metric, s *series, t int64, v float64) (sum float64, write bool) {
 	a := w.sumOf(m, s)
-	a.v += v
+	if math.IsInf(v, 0) { // the difference of two finite ones
+		v = 0
+	}
+	if a.v += v; math.IsInf(a.v, 0) {
+		a.v = v
+	}
 	if !a.any || t > a.t {
 		a.any, a.t = true, t
 		return a.v, true

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"math"
+
 	native "github.com/prometheus/prometheus/model/histogram"
 )
 
@@ -31,10 +33,15 @@ func (w *walk) growExponential(m *metric, s *series, t int64, by *native.FloatHi
 // is left as it was, for undo.
 func (w *walk) accumulateHistogram(m *metric, s *series, t int64, by *native.FloatHistogram) (sum *native.FloatHistogram, write bool) {
 	a := w.sumOf(m, s)
-	if a.f == nil {
-		a.f = by
-	} else {
+	if math.IsInf(by.Sum, 0) {
+		by = by.Copy()
+		by.Sum = 0
+	}
+	if a.f != nil {
 		a.f = addHistograms(a.f, by)
+	}
+	if a.f == nil || math.IsInf(a.f.Sum, 0) {
+		a.f = by
 	}
 	if !a.any || t > a.t {
 		a.any, a.t = true, t
