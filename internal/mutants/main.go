@@ -146,7 +146,7 @@ func (m mutant) try() (string, error) {
 	if err := os.WriteFile(list, overlay, 0o644); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-v", "-overlay", list, "-run", "^"+m.run+"$", m.pkg)
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-vet=off", "-v", "-overlay", list, "-run", "^"+m.run+"$", m.pkg)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return string(out), nil
