@@ -134,6 +134,9 @@ func (p *parts) close() error {
 	return errors.Join(p.closeRelay(), p.recv.Close(), p.db.Close())
 }
 
+// channelsPath is where it is kept which channels are live.
+func (c *config) channelsPath() string { return filepath.Join(c.StatePath, "channels") }
+
 // sumsPath is where the receiver keeps its running sums.
 func (c *config) sumsPath() string { return filepath.Join(c.StatePath, "accumulate") }
 

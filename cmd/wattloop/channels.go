@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,7 +24,10 @@ const (
 // defineChannels takes over the channels of the configuration. It opens none.
 func (p *parts) defineChannels() error {
 	p.recv.Channel(hostChannel) // its name is taken, also while there are no meters
-	p.doors = listen.NewManager(listen.Options{Receiver: p.recv, Clock: p.clk.Now, Log: p.log.With("part", "channels")})
+	p.doors = listen.NewManager(listen.Options{
+		Receiver: p.recv, Clock: p.clk.Now, Log: p.log.With("part", "channels"),
+		State: filepath.Join(p.c.channelsPath(), "live.json"),
+	})
 	for _, c := range p.c.Channels {
 		if err := p.doors.Define(c.Spec); err != nil {
 			return fmt.Errorf("channels: %w", err)

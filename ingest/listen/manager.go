@@ -42,6 +42,9 @@ type Options struct {
 	Patience time.Duration // that one self-test may take; 0 is 2 s
 	Grace    time.Duration // for answers at the end of an activation; 0 is 1 s
 	Channels int           // at most; 0 is 1000
+	// State is a file that remembers over restarts which activations nobody has
+	// ended; empty for none.
+	State string
 }
 
 // Manager holds the channels that were defined and the doors that are open. It is
@@ -53,6 +56,8 @@ type Manager struct {
 	channels map[string]*channel
 	actors   *actors
 	closed   bool
+
+	standing *standing
 }
 
 // NewManager returns a Manager without channels.
@@ -63,7 +68,15 @@ func NewManager(o Options) *Manager {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{}).DialContext
 	}
-	return &Manager{o: o, channels: map[string]*channel{}, actors: newActors(1 << 16)}
+	m := &Manager{o: o, channels: map[string]*channel{}, actors: newActors(1 << 16)}
+	var err error
+	if m.standing, err = readStanding(o.State); err != nil {
+		o.Log.Warn("which activations were live before is not known: cumulative counters begin anew", "err", err)
+	}
+	for _, r := range m.standing.live {
+		m.actors.saw(r.Identity.ActorUID, r.Since)
+	}
+	return m
 }
 
 // Activation is a request to begin one.
@@ -105,6 +118,13 @@ func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activa
 	ch.addrMu.Lock()
 	ch.door, ch.since, ch.err = d, since, err
 	ch.addrMu.Unlock()
+	if err == nil && ch.c.Class() == ingest.Workload {
+		r := record{act.Identity(), act.Started(), since, !a.Since.IsZero()}
+		if old, ok := m.standing.of(name, a.Identity); ok && a.Since.IsZero() {
+			r.Stated = old.Stated
+		}
+		m.remember(name, m.standing.put(name, r))
+	}
 	if err != nil {
 		m.o.Log.Error("channel was not activated", "channel", name, "err", err)
 		return State{}, false, err
@@ -140,9 +160,17 @@ func (m *Manager) begin(ch *channel, a Activation) (*ingest.Activation, time.Tim
 		return ch.c.Live(), time.Time{}, nil
 	}
 	now := m.o.Clock()
-	at := a.At
-	if at.IsZero() {
-		at = now
+	at, since, activate := cmp.Or(a.At, now), a.Since, ch.c.Activate
+	switch was, ok := m.standing.of(name, a.Identity); {
+	case !since.IsZero():
+	case ok && !was.At.After(now) && (a.At.IsZero() || a.At.Equal(was.At)): // nobody has ended it
+		at, since = was.At, was.Since
+		if !was.Stated {
+			activate = ch.c.Resume
+		}
+	default:
+		// It may have been on another node since it was here.
+		since, activate = m.actors.since(a.Identity.ActorUID, at), ch.c.Resume
 	}
 	const ahead = time.Minute
 	switch {
@@ -150,11 +178,6 @@ func (m *Manager) begin(ch *channel, a Activation) (*ingest.Activation, time.Tim
 		return nil, time.Time{}, refuse(ErrInvalid, "channel %s: at: %s is in the future", name, at.UTC().Format(time.RFC3339Nano))
 	case a.Since.After(at):
 		return nil, time.Time{}, refuse(ErrInvalid, "channel %s: since: %s is later than the begin of the activation, %s", name, a.Since.UTC().Format(time.RFC3339Nano), at.UTC().Format(time.RFC3339Nano))
-	}
-	since, activate := a.Since, ch.c.Activate
-	if since.IsZero() {
-		// It may have been on another node since it was here.
-		since, activate = m.actors.since(a.Identity.ActorUID, at), ch.c.Resume
 	}
 	act, err := activate(a.Identity, at, since)
 	if err != nil {
@@ -250,7 +273,15 @@ func (m *Manager) End(name string) (State, error) {
 		return State{}, refuse(ErrConflict, "channel %s: is a node channel of the configuration; take it out there and restart", name)
 	}
 	m.end(ch)
+	m.remember(name, m.standing.remove(name))
 	return ch.state(), nil
+}
+
+// remember says that what stands in the file is not what is so.
+func (m *Manager) remember(name string, err error) {
+	if err != nil {
+		m.o.Log.Warn("a restart will not know whether the channel was live", "channel", name, "err", err)
+	}
 }
 
 func (m *Manager) end(ch *channel) {
@@ -268,6 +299,7 @@ func (m *Manager) end(ch *channel) {
 }
 
 // Close ends every channel. Nothing can be activated after it has been called.
+// What was live stands: the next start goes on with it.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
