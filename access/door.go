@@ -1,6 +1,9 @@
 package access
 
-import "fmt"
+import (
+	"fmt"
+	"net"
+)
 
 // Door is a way in, and what is open there to those who prove nothing.
 type Door struct {
@@ -11,8 +14,18 @@ type Door struct {
 	Open    Role
 	Sockets bool
 	// Always keeps Open open whatever is configured and wherever it comes from: a
-	// listener that trusts nobody has nothing to ask for.
+	// listener that trusts nobody has nothing to ask for. What is sent as a
+	// credential is not looked at, lest this be where one is guessed, and any
+	// address will do as the Host.
 	Always bool
+}
+
+// caller tells who asks, as far as this door wants to know.
+func (d Door) caller(local net.Addr, authorization []string) Caller {
+	if d.Always {
+		authorization = nil
+	}
+	return d.Guard.Caller(local, authorization)
 }
 
 // Refusal is why a request is not let in. It holds nothing of what was sent.

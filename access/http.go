@@ -16,8 +16,8 @@ type callerKey struct{}
 func (d Door) HTTP(next http.Handler, refuse Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		c := d.Guard.Caller(local, r.Header.Values("Authorization"))
-		if no := d.Guard.state().host(c, r.Host, local); no != nil {
+		c := d.caller(local, r.Header.Values("Authorization"))
+		if no := d.host(c, r.Host, local); no != nil {
 			refuse(w, r, no)
 			return
 		}
@@ -56,9 +56,9 @@ func (d Door) challenge(h http.Header) {
 // Call decides on a gRPC call: what needs the role, by the own end of its
 // connection and the two things that its metadata say.
 func (d Door) Call(need Role, local net.Addr, authority, authorization []string) *Refusal {
-	c := d.Guard.Caller(local, authorization)
+	c := d.caller(local, authorization)
 	for _, a := range authority {
-		if no := d.Guard.state().host(c, a, local); no != nil {
+		if no := d.host(c, a, local); no != nil {
 			return no
 		}
 	}

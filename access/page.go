@@ -21,6 +21,18 @@ func (s *state) host(c Caller, host string, local net.Addr) *Refusal {
 	return &Refusal{text: "the host " + quoted(host) + " is neither this machine's loopback nor in web.hosts: name it there, or send a token"}
 }
 
+// host is the state's, but that where nobody is asked any address will do: an
+// address translation may lie before the door, and a rebound name is a name.
+func (d Door) host(c Caller, host string, local net.Addr) *Refusal {
+	if !d.Always {
+		return d.Guard.state().host(c, host, local)
+	}
+	if _, err := netip.ParseAddr(hostOf(host)); err == nil || d.Guard.state().host(c, host, local) == nil {
+		return nil
+	}
+	return &Refusal{text: "the host " + quoted(host) + " is neither an address nor in web.hosts: ask by an address, or name it there"}
+}
+
 func (s *state) named(hostport string) bool {
 	host := hostOf(hostport)
 	return slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, host) })

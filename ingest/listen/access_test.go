@@ -6,6 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/ingest"
 )
@@ -60,4 +65,49 @@ func TestAccess(t *testing.T) {
 	}
 	f("node, socket of another", ingest.Node, true, config(other), 403)
 	f("node, socket, a peer", ingest.Node, true, config(other, peer(me)), 200)
+}
+
+// S2-17, P12: what an actor sends as a credential, frozen into a snapshot long
+// ago, does not lock it out; nor does the address that it knows the channel by.
+func TestWorkloadIsNotAsked(t *testing.T) {
+	guard, err := access.NewGuard(access.Config{Credentials: []access.Credential{{Roles: []access.Role{access.Push}, Token: "push-push-push-push-push-push-push"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBed(t, nil, func(o *ingest.Options) { o.Guard = guard })
+	if err := b.m.Define(Spec{Name: "w1", Class: ingest.Workload, Listen: []Address{addr(t, "127.0.0.1:0")}}); err != nil {
+		t.Fatal(err)
+	}
+	at := b.activate("w1", "a").Listen[0]
+	for _, authorization := range []string{"Bearer stale", "Basic YWxpY2U6eA=="} {
+		hc, url := client(t, at)
+		hc.Transport = frozen{hc.Transport, authorization}
+		if code, err := b.post(hc, url, 1); code != http.StatusOK || err != nil {
+			t.Errorf("HTTP, %s: %d, %v", authorization, code, err)
+		}
+		conn, err := grpc.NewClient(at.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(frozenHost))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", authorization)
+		if _, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, b.request(1)); err != nil {
+			t.Errorf("gRPC, %s: %v", authorization, err)
+		}
+	}
+}
+
+const frozenHost = "169.254.17.1:4317"
+
+// frozen sends what an SDK in a snapshot would.
+type frozen struct {
+	http.RoundTripper
+	authorization string
+}
+
+func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host = frozenHost
+	r.Header.Set("Authorization", f.authorization)
+	return f.RoundTripper.RoundTrip(r)
 }
