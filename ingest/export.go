@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -77,6 +78,9 @@ type Options struct {
 	// Logger takes warnings. Nil means none.
 	Logger *slog.Logger
 }
+
+// prefix is the word before the attributes that a workload channel sets.
+func (o *Options) prefix() string { return cmp.Or(o.AttributePrefix, "ate") }
 
 const (
 	defaultOutOfOrder = 30 * time.Minute

@@ -35,7 +35,12 @@ func (w *walk) newResource(b []byte) (resource, error) {
 			byKey[a.key] = a.value
 		}
 	}
-	for _, key := range w.promoted() {
+	passedOn := w.passedOn(byKey)
+	promoted := w.promoted()
+	if passedOn {
+		promoted = slices.Concat(promoted, w.boundedKeys())
+	}
+	for _, key := range promoted {
 		i := slices.IndexFunc(attrs, func(a attribute) bool { return a.key == key })
 		if i < 0 {
 			continue
@@ -55,6 +60,9 @@ func (w *walk) newResource(b []byte) (resource, error) {
 		for _, l := range st.base {
 			r.addTarget(l.Name, l.Value)
 		}
+	}
+	if passedOn {
+		r.addTarget(channelLabel, w.src.channel.o.Name)
 	}
 	r.addTarget("job", job(byKey))
 	r.addTarget("instance", byKey[serviceInstance])
@@ -124,4 +132,27 @@ func (w *walk) stampResource(attrs []attribute) []attribute {
 		kept = append(kept, attribute{t.key, t.value, true})
 	}
 	return kept
+}
+
+// passedOn reports whether the resource of a node channel is an untrusted actor's,
+// as another wattloop has marked it that passes it on. Whoever passes it on is
+// trusted, what the actor says is not: its series carry the channel's name, as on
+// a workload channel, so that no rule takes them for the node's own.
+func (w *walk) passedOn(byKey map[string]string) bool {
+	return w.src.stamp == nil && byKey[w.o.prefix()+"."+attrPlane] == planeActor
+}
+
+// boundedKeys are the attributes that a workload channel sets on metrics, as far
+// as they become labels of their own.
+func (w *walk) boundedKeys() []string {
+	var keys []string
+	for _, key := range []string{attrTemplateNamespace, attrTemplateName, attrContainer, attrAtespace} {
+		keys = append(keys, w.o.prefix()+"."+key)
+	}
+	for _, key := range []string{attrPodName, attrNode, containerName} {
+		if !slices.Contains(w.o.Promote, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
