@@ -139,13 +139,32 @@ func (r *Receiver) AddChannel(o ChannelOptions) (*Channel, error) {
 	return c, nil
 }
 
+// Named returns the channel of that name, nil when there is none.
+func (r *Receiver) Named(name string) *Channel {
+	r.chanMu.Lock()
+	defer r.chanMu.Unlock()
+	return r.channels[name]
+}
+
+// Remove forgets a channel that has not taken a request yet: its name may be
+// given again, and its counts are gone. What is sent on it later is refused.
+func (c *Channel) Remove() {
+	if a := c.Live(); a != nil {
+		a.End()
+	}
+	c.r.chanMu.Lock()
+	defer c.r.chanMu.Unlock()
+	if c.r.channels[c.o.Name] == c {
+		delete(c.r.channels, c.o.Name)
+		c.r.metrics.remove(c.o.Name)
+		c.r.transports.remove(c.o.Name)
+	}
+}
+
 // Channel returns the channel of that name, made as a node channel without
 // limits of its own when there is none. It panics where AddChannel would fail.
 func (r *Receiver) Channel(name string) *Channel {
-	r.chanMu.Lock()
-	c := r.channels[name]
-	r.chanMu.Unlock()
-	if c != nil {
+	if c := r.Named(name); c != nil {
 		return c
 	}
 	c, err := r.AddChannel(ChannelOptions{Name: name})

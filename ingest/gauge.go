@@ -1,6 +1,11 @@
 package ingest
 
-import "slices"
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/value"
+)
 
 // On a workload channel the streams of many actors may give one series of a
 // gauge, or of a cumulative sum that goes down as well. There is no right number
@@ -35,27 +40,42 @@ func (w *walk) addShared(m *metric, st *stream, t int64, v float64) {
 		w.tally.reject(nameCollision, 1, m.name, "")
 		return
 	}
-	s := st.s
-	g := w.gaugeOf(s)
+	g := w.gaugeOf(st.s)
 	newest := g.put(st, t, v)
+	w.storeShared(m, st.s, t, newest, g.value(policy))
+}
+
+// endShared takes a stream's value out: it ended, and others may go on. Where a
+// policy goes over all streams the series says at once what is left.
+func (w *walk) endShared(m *metric, st *stream, t int64) {
+	policy := w.src.channel.o.Gauge
+	if policy == GaugeLast || m.kind != kindGauge && m.monotonic {
+		w.tally.folded++
+		return
+	}
+	g := w.gaugeOf(st.s)
+	newest, was := g.leave(st, t)
+	switch {
+	case !was:
+		w.tally.folded++
+	case len(g.members) == 0:
+		w.storeShared(m, st.s, t, newest, math.Float64frombits(value.StaleNaN))
+	default:
+		w.storeShared(m, st.s, t, newest, g.value(policy))
+	}
+}
+
+// storeShared stores what a series is at t, unless it has something as new.
+func (w *walk) storeShared(m *metric, s *series, t, newest int64, v float64) {
 	switch {
 	case t == newest && s.req == w.n && s.last >= 0 && s.lastT == t:
-		w.samples[s.last].v = g.value(policy)
+		w.samples[s.last].v = v
 		w.tally.folded++
 	case t < newest, s.inOrder && s.epoch == w.cache.epoch && t <= s.newest:
 		w.tally.folded++ // the next sample has it
 	default:
-		w.add(m, s, t, g.value(policy))
+		w.add(m, s, t, v)
 	}
-}
-
-// endShared takes a stream's value out: it ended, and others may go on.
-func (w *walk) endShared(m *metric, st *stream, t int64) {
-	if m.kind == kindGauge || !m.monotonic {
-		g := w.gaugeOf(st.s)
-		g.members = slices.DeleteFunc(g.members, func(o gaugeMember) bool { return o.st == st })
-	}
-	w.tally.folded++
 }
 
 func (w *walk) gaugeOf(s *series) *gaugeSet {
@@ -91,20 +111,46 @@ func (g *gaugeSet) put(st *stream, t int64, v float64) (newest int64) {
 	return newest
 }
 
+// leave takes a stream out that has nothing newer than t, and says whether it was
+// in. newest is the newest time of the others and t.
+func (g *gaugeSet) leave(st *stream, t int64) (newest int64, was bool) {
+	newest = t
+	for _, o := range g.members {
+		if o.st != st {
+			newest = max(newest, o.t)
+		}
+		was = was || o.st == st && o.t <= t
+	}
+	g.members = slices.DeleteFunc(g.members, func(o gaugeMember) bool {
+		return o.t < newest-gaugeLive || o.st == st && o.t <= t
+	})
+	return newest, was
+}
+
+// value is the policy over what is in. A NaN is no measurement: it counts only
+// where there is nothing else.
 func (g *gaugeSet) value(policy Gauge) float64 {
-	v := g.members[0].v
-	sum := v
-	for _, o := range g.members[1:] {
+	v, sum, n := math.NaN(), 0.0, 0
+	for _, o := range g.members {
+		if o.v != o.v {
+			continue
+		}
+		n++
 		sum += o.v
-		switch policy {
-		case GaugeMin:
+		switch {
+		case n == 1:
+			v = o.v
+		case policy == GaugeMin:
 			v = min(v, o.v)
-		case GaugeMax:
+		case policy == GaugeMax:
 			v = max(v, o.v)
 		}
 	}
-	if policy == GaugeAvg {
-		return sum / float64(len(g.members))
+	switch {
+	case n == 0:
+		return math.Float64frombits(value.NormalNaN)
+	case policy == GaugeAvg:
+		return sum / float64(n)
 	}
 	return v
 }

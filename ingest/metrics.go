@@ -79,6 +79,14 @@ func (m *metrics) channel(name string) *channelMetrics {
 	return cm
 }
 
+// remove takes a channel out of all that is counted by channel.
+func (m *metrics) remove(name string) {
+	l := prometheus.Labels{"channel": name}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.points, m.exemplars, m.lag, m.onward, m.records, m.windows} {
+		v.DeletePartialMatch(l)
+	}
+}
+
 // count adds one request. The lag is read off its newest accepted point, since
 // that is what bounds the age of a rate (S0-162).
 func (cm *channelMetrics) count(t *tally, now, newest int64) {

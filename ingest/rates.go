@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"sync"
 )
 
@@ -45,9 +46,9 @@ func (c *Channel) enter(size int64) error {
 	defer r.mu.Unlock()
 	switch {
 	case !r.points.open(now, 0):
-		return c.over(refusedPoints, "%g points a second", c.o.Limits.Points)
+		return c.over(refusedPoints, "%s points a second", plainNumber(c.o.Limits.Points))
 	case !r.bytes.open(now, float64(size)):
-		return c.over(refusedBytes, "%g bytes a second", c.o.Limits.Bytes)
+		return c.over(refusedBytes, "%s bytes a second", plainNumber(c.o.Limits.Bytes))
 	case r.streams >= c.o.Limits.Streams:
 		return c.over(refusedStreams, "%d requests at a time", c.o.Limits.Streams)
 	}
@@ -64,6 +65,9 @@ func (c *Channel) leave() {
 func (c *Channel) over(refusal, format string, args ...any) error {
 	return &limitError{refusal, fmt.Sprintf("otlp: channel %s is over its limit of "+format+": send again later", append([]any{c.o.Name}, args...)...)}
 }
+
+// plainNumber is v without an exponent.
+func plainNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // alone reports whether the channel has one request at most.
 func (c *Channel) alone() bool {

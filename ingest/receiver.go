@@ -52,6 +52,11 @@ func newTransports(reg prometheus.Registerer) *transports {
 	return t
 }
 
+func (t *transports) remove(channel string) {
+	t.requests.DeletePartialMatch(prometheus.Labels{"channel": channel})
+	t.refused.DeletePartialMatch(prometheus.Labels{"channel": channel})
+}
+
 // NewServer returns the transports of an activation.
 func NewServer(a *Activation) *Server { return &Server{a: a, r: a.c.r} }
 
@@ -84,7 +89,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		s.refuse(w, req, encodingOf(req.Header), answerNoPath,
-			"otlp: no such path: OTLP metrics go to /v1/metrics")
+			"otlp: no such path: OTLP goes to /v1/metrics, /v1/traces and /v1/logs")
 	})
 	return s.protect(mux)
 }

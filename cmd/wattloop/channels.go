@@ -67,7 +67,7 @@ func (p *parts) channelOps() api.ChannelOps {
 			if err != nil {
 				return api.Channel{}, false, &api.ChannelError{Code: http.StatusUnprocessableEntity, Err: err}
 			}
-			if err := p.builtIn(name); err != nil {
+			if err := p.builtIn(name, "choose another name"); err != nil {
 				return api.Channel{}, false, err
 			}
 			a := listen.Activation{Identity: ingest.Identity(r.Identity)}
@@ -86,7 +86,7 @@ func (p *parts) channelOps() api.ChannelOps {
 			return p.channel(name), began, nil
 		},
 		End: func(name string) (api.Channel, error) {
-			if err := p.builtIn(name); err != nil {
+			if err := p.builtIn(name, "it is open while the program runs"); err != nil {
 				return api.Channel{}, err
 			}
 			if _, err := p.doors.End(name); err != nil {
@@ -95,6 +95,9 @@ func (p *parts) channelOps() api.ChannelOps {
 			return p.channel(name), nil
 		},
 		Prove: func(name string) (api.ChannelProof, error) {
+			if err := p.builtIn(name, "it has no activation to test; wattloop channels list says what it takes"); err != nil {
+				return api.ChannelProof{}, err
+			}
 			q, err := p.doors.Prove(name)
 			if err != nil {
 				return api.ChannelProof{}, channelError(err)
@@ -104,12 +107,12 @@ func (p *parts) channelOps() api.ChannelOps {
 	}
 }
 
-// builtIn refuses to touch the program's own channels.
-func (p *parts) builtIn(name string) error {
+// builtIn refuses to touch the program's own channels, with advice.
+func (p *parts) builtIn(name, advice string) error {
 	if name != defaultChannel && name != hostChannel {
 		return nil
 	}
-	return &api.ChannelError{Code: http.StatusConflict, Err: fmt.Errorf("channel %s: is one of the program itself; choose another name", name)}
+	return &api.ChannelError{Code: http.StatusConflict, Err: fmt.Errorf("channel %s: is one of the program itself; %s", name, advice)}
 }
 
 // channelError gives an error its status.
@@ -188,10 +191,14 @@ func (p *parts) channels() []api.Channel {
 	}
 	out := []api.Channel{}
 	for _, name := range sortedKeys(by) {
-		if lag, ok := p.recv.Channel(name).Lag(); ok {
+		c := p.recv.Named(name)
+		if c == nil {
+			continue // forgotten since it was counted
+		}
+		if lag, ok := c.Lag(); ok {
 			by[name].LagSeconds = lag.Seconds()
 		}
-		w := p.recv.Channel(name).Windows()
+		w := c.Windows()
 		by[name].Windows = api.Windows{Lost: w.Lost, Late: w.Late, Repeated: w.Repeated, Baseline: w.Baseline, BeforeActivation: w.BeforeActivation}
 		out = append(out, *by[name])
 	}

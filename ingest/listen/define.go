@@ -42,6 +42,9 @@ func (m *Manager) define(s Spec, fixed bool) (*channel, error) {
 	case len(m.channels) >= m.o.Channels:
 		return nil, refuse(ErrConflict, "channel %s: there are %d channels already, and each keeps its counts: use one of them again", s.Name, len(m.channels))
 	}
+	if m.channels[s.Name] != nil {
+		return nil, refuse(ErrInvalid, "channel %s: %w", s.Name, errTwice)
+	}
 	if err := m.clash(&s); err != nil {
 		return nil, err
 	}
@@ -66,6 +69,8 @@ func (m *Manager) clash(s *Spec) error {
 	return nil
 }
 
+var errTwice = errors.New("there is one of that name")
+
 var errClosed = errors.New("channels: the process is ending")
 
 func (c *channel) listen() []Address {
@@ -80,47 +85,77 @@ func (c *channel) live() *door {
 	return c.door
 }
 
-// named is the channel of that name, made by def when there is none.
-func (m *Manager) named(name string, def *Spec) (*channel, error) {
-	m.mu.Lock()
-	ch := m.channels[name]
-	m.mu.Unlock()
-	switch {
-	case ch == nil && def == nil:
-		return nil, refuse(ErrUnknown, "channel %s: there is none of that name: give it a listen address", name)
-	case ch == nil:
-		s := *def
-		s.Name = name
-		return m.define(s, false)
-	}
-	return ch, nil
+// noChannel refuses a name that nobody has.
+func noChannel(name string) error {
+	return refuse(ErrUnknown, "channel %s: there is none of that name; wattloop channels list prints those that there are", name)
 }
 
-// takes refuses a definition that is not the channel's own. A channel that came
-// at run time and was never open may be given other addresses: the first were
-// wrong. The caller holds busy.
-func (m *Manager) takes(c *channel, def Spec) error {
+// existing is the channel of that name.
+func (m *Manager) existing(name string) (*channel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ch := m.channels[name]; ch != nil {
+		return ch, nil
+	}
+	return nil, noChannel(name)
+}
+
+// has reports whether the channel was not forgotten.
+func (m *Manager) has(ch *channel) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.channels[ch.c.Name()] == ch
+}
+
+// hold is the channel of that name, busy, made by def when there is none.
+func (m *Manager) hold(name string, def *Spec) (*channel, error) {
+	for {
+		ch, err := m.existing(name)
+		switch {
+		case err != nil && def == nil:
+			return nil, refuse(ErrUnknown, "channel %s: there is none of that name: give it a listen address", name)
+		case err != nil:
+			s := *def
+			s.Name = name
+			if ch, err = m.define(s, false); errors.Is(err, errTwice) {
+				continue // another made it meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		ch.busy.Lock()
+		if m.has(ch) {
+			return ch, nil
+		}
+		ch.busy.Unlock() // forgotten meanwhile
+	}
+}
+
+// forget takes out a channel that came at run time and never was open: what it
+// was defined as was wrong, and must stand in nobody's way. The caller holds busy.
+func (m *Manager) forget(ch *channel) {
+	if ch.fixed || ch.opened {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.channels, ch.c.Name())
+	ch.c.Remove()
+}
+
+// takes refuses a definition that is not the channel's own. The caller holds busy.
+func (m *Manager) takes(c *channel, def Spec) error {
 	def.Name = c.c.Name()
-	moved := c.spec
-	moved.Listen, moved.Mode, moved.Group = def.Listen, def.Mode, def.Group
-	switch {
-	case def.same(&c.defined) || def.same(&c.spec):
+	if def.same(&c.defined) || def.same(&c.spec) {
 		return nil
-	case c.fixed || c.opened || !def.same(&moved):
-		return refuse(ErrConflict, "channel %s: is defined otherwise, and its address, class and limits are the same over all activations: listen %s, class %s", def.Name, text(c.listen()), c.c.Class())
 	}
-	if err := moved.Check(); err != nil {
-		return refuse(ErrInvalid, "channel %s: %w", def.Name, err)
-	}
-	if err := m.clash(&moved); err != nil {
-		return err
-	}
-	c.addrMu.Lock()
-	defer c.addrMu.Unlock()
-	c.spec, c.defined = moved, moved
-	return nil
+	return refuse(ErrConflict, "channel %s: is defined otherwise, and its address, class and limits are the same over all activations: listen %s, class %s", def.Name, text(c.listen()), c.c.Class())
+}
+
+// noIdentity refuses what only an activation of a workload channel has.
+func (c *channel) noIdentity() error {
+	return refuse(ErrInvalid, "channel %s: a channel of class node has no identity and no begin: its producers are trusted", c.c.Name())
 }
 
 func text(as []Address) string {

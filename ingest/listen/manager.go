@@ -91,14 +91,19 @@ type Activation struct {
 // then the addresses are bound, then tested, then requests are let in (S2-85). def
 // defines the channel if there is none of that name, and may be nil. The same
 // activation again changes nothing, and began is false; another one while one is
-// live is refused with ErrConflict (S2-15). After an error nothing is open.
+// live is refused with ErrConflict (S2-15). After an error nothing is open, and a
+// channel that came at run time and never was open is forgotten.
 func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activation) (s State, began bool, err error) {
-	ch, err := m.named(name, def)
+	ch, err := m.hold(name, def)
 	if err != nil {
 		return State{}, false, err
 	}
-	ch.busy.Lock()
 	defer ch.busy.Unlock()
+	defer func() {
+		if err != nil {
+			m.forget(ch)
+		}
+	}()
 	if def != nil {
 		if err := m.takes(ch, *def); err != nil {
 			return State{}, false, err
@@ -116,6 +121,7 @@ func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activa
 	}
 	d, err := m.open(ctx, ch, act)
 	ch.addrMu.Lock()
+	news := err != nil && (ch.err == nil || ch.err.Error() != err.Error())
 	ch.door, ch.since, ch.err = d, since, err
 	ch.addrMu.Unlock()
 	if err == nil && ch.c.Class() == ingest.Workload {
@@ -125,8 +131,10 @@ func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activa
 		}
 		m.remember(name, m.standing.put(name, r))
 	}
-	if err != nil {
+	if news {
 		m.o.Log.Error("channel was not activated", "channel", name, "err", err)
+	}
+	if err != nil {
 		return State{}, false, err
 	}
 	m.o.Log.Info("channel activated", "channel", name, "listen", text(ch.listen()), "actor_uid", a.Identity.ActorUID)
@@ -136,6 +144,9 @@ func (m *Manager) Activate(ctx context.Context, name string, def *Spec, a Activa
 // again decides on a request for a channel that is live.
 func (c *channel) again(d *door, a Activation) error {
 	now := d.act
+	if c.c.Class() == ingest.Node && a != (Activation{}) {
+		return c.noIdentity()
+	}
 	if now.Identity() != a.Identity {
 		return refuse(ErrConflict, "channel %s: is live for another identity since %s; end that activation first", c.c.Name(), now.Started().UTC().Format(time.RFC3339Nano))
 	}
@@ -155,7 +166,7 @@ func (m *Manager) begin(ch *channel, a Activation) (*ingest.Activation, time.Tim
 	}
 	if ch.c.Class() == ingest.Node {
 		if a != (Activation{}) {
-			return nil, time.Time{}, refuse(ErrInvalid, "channel %s: a channel of class node has no identity and no begin: its producers are trusted", name)
+			return nil, time.Time{}, ch.noIdentity()
 		}
 		return ch.c.Live(), time.Time{}, nil
 	}
@@ -265,7 +276,7 @@ func (m *Manager) test(ctx context.Context, at []Address, d *door) error {
 // End ends what is live on a channel: it returns when nothing that it has
 // accepted is left. The channel stays, to be activated again at the same address.
 func (m *Manager) End(name string) (State, error) {
-	ch, err := m.named(name, nil)
+	ch, err := m.existing(name)
 	if err != nil {
 		return State{}, err
 	}
@@ -274,6 +285,9 @@ func (m *Manager) End(name string) (State, error) {
 	}
 	m.end(ch)
 	m.remember(name, m.standing.remove(name))
+	if !m.has(ch) {
+		return State{}, noChannel(name) // forgotten meanwhile
+	}
 	return ch.state(), nil
 }
 

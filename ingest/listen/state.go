@@ -44,12 +44,16 @@ func (m *Manager) States() []State {
 
 // Prove makes a question for the addresses of a live channel, see Ask.
 func (m *Manager) Prove(name string) (Proof, error) {
-	ch, err := m.named(name, nil)
+	ch, err := m.existing(name)
 	if err != nil {
 		return Proof{}, err
 	}
 	d := ch.live()
-	if d == nil {
+	switch why := ch.state().Err; {
+	case d != nil:
+	case why != nil:
+		return Proof{}, refuse(ErrConflict, "%w; nothing listens", why)
+	default:
 		return Proof{}, refuse(ErrConflict, "channel %s: has no activation; nothing listens", name)
 	}
 	return d.proof(), nil
