@@ -20,6 +20,7 @@ const (
 	noisyTimes  = 50                     // of its limit of 10,000 points/s is what the hostile channel sends
 	noisyFlood  = 1000                   // points a request of the hostile channel
 	noisyLimit  = 10_000
+	noisySettle = time.Second // in which the flood spends what its buckets held
 )
 
 // noisy measures the ack of seven honest workload channels with and without an
@@ -66,6 +67,7 @@ func noisy(r run) error {
 			var flood sync.WaitGroup
 			if loud == 1 {
 				flood.Go(func() { n, over := floodPhase(ctx, at("hostile")); offered += n; refused += over })
+				time.Sleep(noisySettle)
 			}
 			acks, err := noisyPhase(r.ctx, at, names, long)
 			cancel()
@@ -82,7 +84,7 @@ func noisy(r run) error {
 	figure("noisy_neighbour_p99_ms", ms(loud), "ms", limits)
 	figure("noisy_neighbour_quiet_p99_ms", ms(quiet), "ms", limits)
 	figure("noisy_neighbour_p99_ratio", ms(loud)/ms(quiet), "", fmt.Sprintf("goal at most 2; hostile: %.0f points/s offered of a limit of %d, %d of %d requests refused; honest: none refused",
-		float64(offered*noisyFlood)/(float64(phases)*long.Seconds()), noisyLimit, refused, offered))
+		float64(offered*noisyFlood)/(float64(phases)*(long+noisySettle).Seconds()), noisyLimit, refused, offered))
 	return nil
 }
 
@@ -135,7 +137,9 @@ func floodPhase(ctx context.Context, path string) (offered, refused int) {
 			c := socketClient(path)
 			defer c.CloseIdleConnections()
 			wire := newNode(fmt.Sprint("flood", i), 0, noisyFlood).request(time.Now(), time.Second, func(string) float64 { return 1 })
-			tick := time.NewTicker(senders * noisyFlood * time.Second / (noisyTimes * noisyLimit))
+			const every = senders * noisyFlood * time.Second / (noisyTimes * noisyLimit)
+			time.Sleep(time.Duration(i) * every / senders) // not all at once
+			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for {
 				select {
