@@ -14,7 +14,7 @@ func TestAlwaysOpenAsksNobody(t *testing.T) {
 	asked := 0
 	g, err := NewGuard(Config{
 		Credentials: []Credential{{Roles: []Role{Push}, Token: tokenA}, {Roles: []Role{Read}, Token: tokenB}},
-		Users:       []string{"alice"}, Password: func(string, string) bool { asked++; return true },
+		Users:       []string{"alice"}, Password: func(string, string) (bool, error) { asked++; return true, nil },
 	})
 	if err != nil {
 		t.Fatal(err)

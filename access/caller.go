@@ -14,6 +14,7 @@ type Caller struct {
 	token  bool // a token was taken, which no browser sends by itself
 	proven bool // a credential was taken, or a socket says who it is
 	wrong  bool // a credential was given that is none
+	later  bool // a password was given that could not be checked now
 	socket bool // it comes over a unix socket,
 	here   bool // or over TCP to an address of the loopback
 	who    string
@@ -69,27 +70,31 @@ func (c *Caller) credential(s *state, sent []string) {
 		roles = s.find(sha256.Sum256([]byte(rest)))
 		known, isToken = roles != nil, true
 	case strings.EqualFold(scheme, "basic"):
-		roles, known = s.basic(rest)
+		roles, known, c.later = s.basic(rest)
 	}
 	if !known {
-		c.wrong = true
+		c.wrong = !c.later
 		return
 	}
 	c.roles, c.proven, c.token = c.roles.plus(roles), true, isToken
 }
 
-// basic reads the credentials of basic authentication (RFC 7617).
-func (s *state) basic(sent string) (set, bool) {
+// basic reads the credentials of basic authentication (RFC 7617), or says that it
+// could not tell now.
+func (s *state) basic(sent string) (roles set, known, later bool) {
 	if s.password == nil {
-		return nil, false
+		return nil, false, false
 	}
 	plain, err := base64.StdEncoding.DecodeString(sent)
 	user, password, ok := strings.Cut(string(plain), ":")
-	if err != nil || !ok || !s.password(user, password) {
-		return nil, false
+	if err != nil || !ok {
+		return nil, false, false
+	}
+	if fits, err := s.password(user, password); !fits {
+		return nil, false, err != nil
 	}
 	if roles, named := s.users[user]; named {
-		return roles, true
+		return roles, true, false
 	}
-	return set{Read}, true // the file has got this user since
+	return set{Read}, true, false // the file has got this user since
 }

@@ -34,8 +34,11 @@ type Refusal struct {
 	// none: 401. Else a credential that is good for something else, or a request
 	// that a web page may have sent: 403.
 	Unauthenticated bool
-	Role            Role // what is missing; empty where it is no role
-	text            string
+	// Later is a password that could not be checked now, which says nothing of
+	// whether it is right: 429, to be repeated in a second.
+	Later bool
+	Role  Role // what is missing; empty where it is no role
+	text  string
 }
 
 func (r *Refusal) Error() string { return r.text }
@@ -45,16 +48,18 @@ func (d Door) Check(c Caller, need Role) *Refusal {
 	switch {
 	case need == Anyone:
 		return nil
+	case c.later:
+		return &Refusal{Later: true, Role: need, text: "too many passwords are being checked: try again in a second"}
 	case c.wrong:
-		return &Refusal{true, need, fmt.Sprintf("the role %s is needed, and the credential that was sent is not valid", need)}
+		return &Refusal{Unauthenticated: true, Role: need, text: fmt.Sprintf("the role %s is needed, and the credential that was sent is not valid", need)}
 	case need != "" && (c.roles.has(need) || need == d.Open && d.open(c)):
 		return nil
 	case c.proven:
-		return &Refusal{false, need, fmt.Sprintf("the role %s is needed; %s has %s", need, c.who, c.roles)}
+		return &Refusal{Role: need, text: fmt.Sprintf("the role %s is needed; %s has %s", need, c.who, c.roles)}
 	case !d.Guard.OverTCP(need):
-		return &Refusal{true, need, fmt.Sprintf("the role %s is needed, and no token has it: ask over the API socket, or give it to a token under access", need)}
+		return &Refusal{Unauthenticated: true, Role: need, text: fmt.Sprintf("the role %s is needed, and no token has it: ask over the API socket, or give it to a token under access", need)}
 	}
-	return &Refusal{true, need, fmt.Sprintf("the role %s is needed: send a token that has it, as Authorization: Bearer TOKEN", need)}
+	return &Refusal{Unauthenticated: true, Role: need, text: fmt.Sprintf("the role %s is needed: send a token that has it, as Authorization: Bearer TOKEN", need)}
 }
 
 // open says whether the door's open role is open to this caller.

@@ -35,9 +35,10 @@ type Config struct {
 	// Owner is the user who has every role on a unix socket, as root has.
 	Owner uint32
 	// Users are the names, and Password the check, of basic authentication. A
-	// user whom no credential names may read, as behind the exporter-toolkit.
+	// user whom no credential names may read, as behind the exporter-toolkit. An
+	// error of Password is that it cannot tell now: the request is to be repeated.
 	Users    []string
-	Password func(user, password string) bool
+	Password func(user, password string) (bool, error)
 }
 
 // Guard knows the credentials. The zero value and nil know none. It is safe for
@@ -51,7 +52,7 @@ type state struct {
 	peers    []Credential
 	owner    uint32
 	hosts    []string
-	password func(user, password string) bool
+	password func(user, password string) (bool, error)
 	asked    set // roles that some credential has: nobody else has them over TCP
 	overTCP  set // roles that a token or a user has
 }

@@ -89,7 +89,7 @@ func TestAuthorization(t *testing.T) {
 // Users and the roles that they get without being named.
 func TestUsers(t *testing.T) {
 	g, err := NewGuard(Config{
-		Users: []string{"alice", "bob"}, Password: func(user, password string) bool { return password == user+"!" },
+		Users: []string{"alice", "bob"}, Password: func(user, password string) (bool, error) { return password == user+"!", nil },
 		Credentials: []Credential{{Roles: []Role{Push}, User: "bob"}, {Roles: []Role{Admin}, User: "bob"}},
 	})
 	if err != nil {
@@ -263,7 +263,7 @@ func FuzzCaller(f *testing.F) {
 
 // The challenge names what would be taken.
 func TestChallenge(t *testing.T) {
-	g, err := NewGuard(Config{Users: []string{"alice"}, Password: func(string, string) bool { return false }})
+	g, err := NewGuard(Config{Users: []string{"alice"}, Password: func(string, string) (bool, error) { return false, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

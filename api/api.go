@@ -98,7 +98,11 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, no *access.Refusal)
 		return
 	}
 	code := http.StatusForbidden
-	if no.Unauthenticated {
+	switch {
+	case no.Later:
+		w.Header().Set("Retry-After", "1")
+		code = http.StatusTooManyRequests
+	case no.Unauthenticated:
 		code = http.StatusUnauthorized
 	}
 	http.Error(w, no.Error(), code)

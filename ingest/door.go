@@ -31,7 +31,10 @@ func (s *Server) Refuse(w http.ResponseWriter, req *http.Request, no *access.Ref
 }
 
 func refusalAnswer(no *access.Refusal) answer {
-	if no.Unauthenticated {
+	switch {
+	case no.Later:
+		return answerOverLimit
+	case no.Unauthenticated:
 		return answerUnauthenticated
 	}
 	return answerForbidden

@@ -4,7 +4,6 @@ package webfile
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
-	"golang.org/x/crypto/bcrypt"
 	"gopkg.in/yaml.v3"
 )
 
@@ -38,11 +36,7 @@ type File struct {
 	read   *web.Config
 	tls    *tls.Config // of the last handshake that could read it
 	failed string
-	// proven remembers what bcrypt said of a user, a hash and a password: it is
-	// slow on purpose, and asked for each request.
-	proven map[[sha256.Size]byte]bool
-
-	slow sync.Mutex // one bcrypt at a time
+	passwords
 }
 
 // stamp tells whether a file may have changed.
@@ -56,7 +50,7 @@ func Open(path string) (*File, error) {
 	if err := web.Validate(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f := &File{path: path, proven: map[[sha256.Size]byte]bool{}}
+	f := &File{path: path, passwords: newPasswords()}
 	c, err := f.load()
 	if err != nil {
 		return nil, err
@@ -183,39 +177,4 @@ func (f *File) Users() []string {
 		return nil
 	}
 	return f.users
-}
-
-// noHash is a hash of nothing that anybody knows, compared where there is no such
-// user, so that the time tells nobody who there is.
-var noHash = []byte("$2a$10$fGFRzqxH1129VeilSYF9guflFDjKTjb9.xCd.mZc7wmBAKL29kZgu")
-
-// Password reports whether the user has the password.
-func (f *File) Password(user, password string) bool {
-	hash, known := f.now().Users[user]
-	stored := []byte(hash)
-	if !known {
-		stored = noHash
-	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", user, stored, password))
-	f.mu.Lock()
-	fits, again := f.proven[key]
-	f.mu.Unlock()
-	if !again {
-		f.slow.Lock()
-		err := bcrypt.CompareHashAndPassword(stored, []byte(password))
-		f.slow.Unlock()
-		fits = err == nil
-		f.remember(key, fits)
-	}
-	return fits && known
-}
-
-func (f *File) remember(key [sha256.Size]byte, fits bool) {
-	const most = 256
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.proven) >= most {
-		clear(f.proven)
-	}
-	f.proven[key] = fits
 }

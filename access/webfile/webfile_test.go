@@ -128,8 +128,8 @@ func TestUsersAreReadAgain(t *testing.T) {
 	want := func(user, password string, fits bool) {
 		t.Helper()
 		for range 2 { // the second from memory
-			if f.Password(user, password) != fits {
-				t.Errorf("%s with %q fits: %v", user, password, !fits)
+			if got, err := f.Password(user, password); got != fits || err != nil {
+				t.Errorf("%s with %q fits: %v, %v", user, password, got, err)
 			}
 		}
 	}
