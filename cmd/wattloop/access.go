@@ -178,7 +178,7 @@ func (e accessEntry) credential() (access.Credential, error) {
 func readToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w; user %d must be able to read it", path, bare(err), os.Geteuid())
+		return "", here(fmt.Errorf("%s: %w; user %d must be able to read it", path, bare(err), os.Geteuid()))
 	}
 	defer f.Close()
 	fi, err := f.Stat()
@@ -218,13 +218,13 @@ func lookupPeer(m map[string]string) (*access.Peer, error) {
 		case "user":
 			u, uerr := user.Lookup(text)
 			if uerr != nil {
-				return nil, fmt.Errorf("peer: no user %s on this machine", text)
+				return nil, hereError{fmt.Errorf("peer: no user %s on this machine", text)}
 			}
 			p.UID, err = number(key, u.Uid)
 		case "group":
 			g, gerr := user.LookupGroup(text)
 			if gerr != nil {
-				return nil, fmt.Errorf("peer: no group %s on this machine", text)
+				return nil, hereError{fmt.Errorf("peer: no group %s on this machine", text)}
 			}
 			p.GID, err = number(key, g.Gid)
 		}
@@ -235,16 +235,31 @@ func lookupPeer(m map[string]string) (*access.Peer, error) {
 	return p, nil
 }
 
-// checkDoors opens the web file, nil without one, and refuses a listener that
-// other machines can reach and that has not both TLS and something to ask for.
+// checkDoors is what can be said of the listeners without the credentials.
 func (c *config) checkDoors() (*webfile.File, error) {
-	var web *webfile.File
-	if c.WebConfig != "" {
-		var err error
-		if web, err = webfile.Open(c.WebConfig); err != nil {
-			return nil, fmt.Errorf("web.config_file (%s): %w", c.origin["web.config_file"], err)
-		}
+	web, err := c.openWeb()
+	if err == nil {
+		err = c.reach(web)
 	}
+	return web, err
+}
+
+// openWeb opens the web file, nil without one.
+func (c *config) openWeb() (*webfile.File, error) {
+	if c.WebConfig == "" {
+		return nil, nil
+	}
+	web, err := webfile.Open(c.WebConfig)
+	if err != nil {
+		return nil, here(fmt.Errorf("web.config_file (%s): %w", c.origin["web.config_file"], err))
+	}
+	return web, nil
+}
+
+// reach refuses a listener that other machines can reach and that has not both
+// TLS and something to ask for.
+func (c *config) reach(web *webfile.File) error {
+	var errs []error
 	for _, l := range []struct {
 		key, addr string
 		role      access.Role
@@ -261,11 +276,11 @@ func (c *config) checkDoors() (*webfile.File, error) {
 		}
 		if len(lacks) > 0 {
 			_, port, _ := net.SplitHostPort(l.addr)
-			return nil, fmt.Errorf("%s (%s): %s can be reached from other machines, which needs %s; or listen on 127.0.0.1:%s",
-				l.key, c.origin[l.key], l.addr, strings.Join(lacks, " and "), port)
+			errs = append(errs, fmt.Errorf("%s (%s): %s can be reached from other machines, which needs %s; or listen on 127.0.0.1:%s",
+				l.key, c.origin[l.key], l.addr, strings.Join(lacks, " and "), port))
 		}
 	}
-	return web, nil
+	return errors.Join(errs...)
 }
 
 // asksFor says whether some token or user has the role.
@@ -296,14 +311,17 @@ func (c *config) accessConfig(web *webfile.File) (access.Config, error) {
 	if len(out.Users) > 0 {
 		out.Password = web.Password
 	}
+	var errs []error
 	for i, e := range c.Access {
 		cr, err := e.credential()
 		if err != nil {
-			return out, c.inAccess(fmt.Errorf("entry %d: %w", i+1, err))
+			errs = append(errs, c.inAccess(fmt.Errorf("entry %d: %w", i+1, err)))
+			// It keeps the numbers of those that follow, and lets in who has every role.
+			cr = access.Credential{Roles: e.roles, Peer: &access.Peer{UID: &out.Owner}}
 		}
 		out.Credentials = append(out.Credentials, cr)
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // inAccess says that an error is one of the key access.
@@ -311,5 +329,9 @@ func (c *config) inAccess(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("access (%s): %w", c.origin["access"], err)
+	var out []error
+	for _, err := range flat(err) {
+		out = append(out, fmt.Errorf("access (%s): %w", c.origin["access"], err))
+	}
+	return errors.Join(out...)
 }

@@ -61,8 +61,9 @@ type parts struct {
 	relay *relay.Relay // nil without an upstream
 	entry
 
-	doors *listen.Manager // of the channels that are neither default nor host
-	own   []string        // addresses of the default channel
+	doors   *listen.Manager // of the channels that are neither default nor host
+	own     []string        // addresses of the default channel
+	opening opening
 
 	reread     func() (*config, error) // for a reload
 	reloading  sync.Mutex

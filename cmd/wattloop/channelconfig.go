@@ -95,8 +95,13 @@ func (l *channelList) read(n *yaml.Node, f *fileReader) {
 	}
 	before := len(f.messages)
 	all := channelList{}
-	names, addrs := map[string]int{}, map[listen.Address]int{}
-	for _, e := range n.Content {
+	names := map[string]int{}
+	type taken struct {
+		at            listen.Address
+		channel, line int
+	}
+	var addrs []taken
+	for i, e := range n.Content {
 		r := channelReader{f: f, lines: map[string]*yaml.Node{}}
 		c, ok := r.channel(e)
 		if !ok {
@@ -109,10 +114,16 @@ func (l *channelList) read(n *yaml.Node, f *fileReader) {
 		names[c.Spec.Name] = at.Line
 		for _, a := range c.Spec.Listen {
 			at := r.lines["listen"]
-			if line, twice := addrs[a]; twice && !strings.HasSuffix(a.String(), ":0") && line != at.Line {
-				f.fail(at, "", "channels: %s: %s is the address of the channel in line %d already", c.Spec.Name, a, line)
+			for _, t := range addrs {
+				switch {
+				case !sameAddress(a.String(), t.at.String()), t.channel == i && t.at == a: // its own twice is one
+				case t.channel == i:
+					f.fail(at, "", "channels: %s: %s and %s are one address: write them alike", c.Spec.Name, t.at, a)
+				default:
+					f.fail(at, "", "channels: %s: %s is the address of the channel in line %d already", c.Spec.Name, a, t.line)
+				}
 			}
-			addrs[a] = at.Line
+			addrs = append(addrs, taken{a, i, at.Line})
 		}
 		all = append(all, c)
 	}
@@ -191,12 +202,6 @@ func (c *channelConfig) check() error {
 		}
 	}
 	return c.Spec.Check()
-}
-
-// listensOn reports whether an address of the program itself is one of c's.
-func (c *channelConfig) listensOn(addr string) bool {
-	a, err := listen.ParseAddress(addr)
-	return err == nil && !strings.HasSuffix(addr, ":0") && slices.Contains(c.Spec.Listen, a)
 }
 
 // keyReader reads the value of one key.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -36,28 +35,6 @@ func (p *parts) defineChannels() error {
 	return nil
 }
 
-// openChannels opens those that need nobody to activate them, and says where each
-// listens.
-func (p *parts) openChannels(ctx context.Context, stderr io.Writer) error {
-	for _, c := range p.c.Channels {
-		var a listen.Activation
-		switch {
-		case c.Identity != nil:
-			a.Identity = *c.Identity
-		case c.Spec.Class != ingest.Node:
-			continue
-		}
-		s, _, err := p.doors.Activate(ctx, c.Spec.Name, nil, a)
-		if err != nil {
-			return withCode(exitCannot, err)
-		}
-		for _, a := range s.Listen {
-			fmt.Fprintf(stderr, "listening on channel/%s=%s\n", s.Name, a)
-		}
-	}
-	return nil
-}
-
 // channelOps are the API's hands on the channels.
 func (p *parts) channelOps() api.ChannelOps {
 	return api.ChannelOps{
@@ -83,12 +60,14 @@ func (p *parts) channelOps() api.ChannelOps {
 			if err != nil {
 				return api.Channel{}, false, channelError(err)
 			}
+			p.opening.drop(name)
 			return p.channel(name), began, nil
 		},
 		End: func(name string) (api.Channel, error) {
 			if err := p.builtIn(name, "it is open while the program runs"); err != nil {
 				return api.Channel{}, err
 			}
+			p.opening.drop(name)
 			if _, err := p.doors.End(name); err != nil {
 				return api.Channel{}, channelError(err)
 			}

@@ -68,7 +68,7 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 	paths := args
 	if len(args) == 0 {
 		paths = c.Rules
-		got.messages = c.warnings(c.File)
+		got.messages = append(c.would(c.File), c.warnings(c.File)...)
 	}
 	sources, err := shippedRules()
 	if err != nil {
@@ -114,10 +114,11 @@ func checkConfig(s rules.Source, warden bool) []rules.Message {
 	if err == nil && warden {
 		_, err = c.credential()
 	}
-	if err == nil {
-		return c.warnings(s.Name)
+	out := messagesOf(s.Name, flat(err))
+	if !warden {
+		out = append(out, c.would(s.Name)...)
 	}
-	return []rules.Message{{File: s.Name, Severity: rules.SeverityError, Text: err.Error()}}
+	return append(out, c.warnings(s.Name)...)
 }
 
 // checkSources reads one argument. One that yields no file is an error: a typing

@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/ingest/listen"
 	"github.com/wattloop/wattloop/ingest/relay"
 )
 
@@ -209,10 +211,20 @@ func (c *config) validate() error {
 			bad(p.key, "is empty; name a folder")
 		}
 	}
+	type door struct{ key, addr string }
+	var own []door
+	for _, d := range []door{{"web.listen", c.WebListen}, {"otlp.grpc.listen", c.GRPCListen}, {"otlp.http.listen", c.HTTPListen}, {"api.socket", "unix:" + c.APISocket}} {
+		for _, o := range own {
+			if d.addr != "" && sameAddress(d.addr, o.addr) {
+				bad(d.key, "%s is %s already", d.addr, o.key)
+			}
+		}
+		own = append(own, d)
+	}
 	for _, ch := range c.Channels {
-		for _, own := range []struct{ key, addr string }{{"web.listen", c.WebListen}, {"otlp.grpc.listen", c.GRPCListen}, {"otlp.http.listen", c.HTTPListen}, {"api.socket", "unix:" + c.APISocket}} {
-			if ch.listensOn(own.addr) {
-				bad("channels", "%s: %s is %s already", ch.Spec.Name, own.addr, own.key)
+		for _, o := range own {
+			if slices.ContainsFunc(ch.Spec.Listen, func(a listen.Address) bool { return sameAddress(a.String(), o.addr) }) {
+				bad("channels", "%s: %s is %s already", ch.Spec.Name, o.addr, o.key)
 			}
 		}
 	}

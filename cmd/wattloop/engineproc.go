@@ -160,6 +160,9 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		cancel()
 		return errors.Join(err, g.Wait())
 	}
+	again := time.NewTicker(reopenEvery)
+	defer again.Stop()
+	g.Go(func() error { return p.reopenChannels(ctx, again.C, stderr) })
 	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability, "memory_limit", p.c.memoryLimit)
 	if err := link.Ready(); err != nil {
 		cancel()

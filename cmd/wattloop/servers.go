@@ -23,11 +23,7 @@ type entry struct {
 
 // entry reads the credentials and the web file.
 func (c *config) entry(log *slog.Logger) (entry, error) {
-	web, err := c.checkDoors()
-	if err != nil {
-		return entry{}, err
-	}
-	guard, err := c.newGuard(web)
+	web, guard, err := c.admit()
 	if err != nil {
 		return entry{}, err
 	}
@@ -36,15 +32,6 @@ func (c *config) entry(log *slog.Logger) (entry, error) {
 	}
 	c.warnReadable(log)
 	return entry{guard, web}, nil
-}
-
-func (c *config) newGuard(web *webfile.File) (*access.Guard, error) {
-	who, err := c.accessConfig(web)
-	if err != nil {
-		return nil, err
-	}
-	guard, err := access.NewGuard(who)
-	return guard, c.inAccess(err)
 }
 
 // accessAgain is who may do what after a reload. The addresses and the web file

@@ -58,6 +58,12 @@ func (s *Spec) Check() error {
 	return nil
 }
 
+// Here says what s needs and this machine does not have: the group of its socket.
+func (s *Spec) Here() error {
+	_, err := groupID(s.Group)
+	return err
+}
+
 func (s *Spec) class() ingest.Class { return cmp.Or(s.Class, ingest.Workload) }
 func (s *Spec) mode() fs.FileMode   { return cmp.Or(s.Mode, 0o660) }
 
