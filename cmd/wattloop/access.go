@@ -80,6 +80,67 @@ func (l *accessList) Set(s string) error {
 	return nil
 }
 
+// read takes the list from a file. Each wrong entry is told, with its line.
+func (l *accessList) read(v *yaml.Node, f *fileReader) {
+	before := len(f.messages)
+	defer f.hide(v, before)()
+	if err := f.resolve(v); err != nil {
+		f.fail(v, "", "access: %s", err)
+		return
+	}
+	if v.Kind != yaml.SequenceNode {
+		text, err := f.scalar(v)
+		if err == nil {
+			err = l.Set(text)
+		}
+		if err != nil {
+			f.fail(v, "", "access: %s", err)
+		}
+		return
+	}
+	out := accessList{}
+	for i, n := range v.Content {
+		e, err := readEntry(n)
+		if err != nil {
+			f.fail(n, "", "access: entry %d: %s", i+1, err)
+			continue
+		}
+		out = append(out, e)
+	}
+	if len(f.messages) == before {
+		*l = out
+	}
+}
+
+// hide returns what takes out of the messages from one on what may be a token
+// under a mistyped key.
+func (f *fileReader) hide(v *yaml.Node, from int) func() {
+	var secrets []string
+	var collect func(key string, n *yaml.Node)
+	collect = func(key string, n *yaml.Node) {
+		switch {
+		case n.Kind == yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				collect(n.Content[i].Value, n.Content[i+1])
+			}
+		case n.Kind == yaml.ScalarNode && len(n.Value) > 3 && !slices.Contains([]string{"role", "roles", "user", "token_file", "uid", "gid", "group"}, key):
+			secrets = append(secrets, n.Value)
+		default:
+			for _, c := range n.Content {
+				collect(key, c)
+			}
+		}
+	}
+	collect("", v)
+	return func() {
+		for i := from; i < len(f.messages); i++ {
+			for _, s := range secrets {
+				f.messages[i].SourceLine = strings.ReplaceAll(f.messages[i].SourceLine, s, masked)
+			}
+		}
+	}
+}
+
 func readEntry(n *yaml.Node) (e accessEntry, err error) {
 	if n.Kind != yaml.MappingNode {
 		return e, errors.New("want keys, like {role: push, token_file: PATH}")

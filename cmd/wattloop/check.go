@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -94,7 +95,7 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 		}
 	}
 	got.rules = len(sources) - shipped
-	set, msgs := rules.Load(sources, c.ruleSettings())
+	set, msgs := loadMasked(sources, c.ruleSettings())
 	got.set, got.messages = set, append(got.messages, msgs...)
 	return got, nil
 }
@@ -161,13 +162,8 @@ func kindOf(name string, data []byte) fileKind {
 	case "warden.yaml":
 		return kindWarden
 	}
-	var doc yaml.Node
-	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
-		return kindRules
-	}
 	kind := kindRules
-	for i := 0; i < len(doc.Content[0].Content); i += 2 {
-		key := doc.Content[0].Content[i].Value
+	for _, key := range topKeys(data) {
 		switch {
 		case slices.Contains([]string{"version", "params", "readings", "controls", "groups"}, key):
 			return kindRules
@@ -179,6 +175,27 @@ func kindOf(name string, data []byte) fileKind {
 		}
 	}
 	return kind
+}
+
+// plainKey is a key at the begin of a line.
+var plainKey = regexp.MustCompile(`(?m)^([A-Za-z_.]+)\s*:(?:\s|$)`)
+
+// topKeys are the keys of a file; of one that is no YAML what look like them.
+func topKeys(data []byte) []string {
+	var doc yaml.Node
+	var keys []string
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		for _, m := range plainKey.FindAllSubmatch(data, -1) {
+			keys = append(keys, string(m[1]))
+		}
+		return keys
+	}
+	if len(doc.Content) > 0 && doc.Content[0].Kind == yaml.MappingNode {
+		for i := 0; i < len(doc.Content[0].Content); i += 2 {
+			keys = append(keys, doc.Content[0].Content[i].Value)
+		}
+	}
+	return keys
 }
 
 // isConfigKey is true for a key of wattloop.yaml, and for one that begins as

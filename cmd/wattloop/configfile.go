@@ -36,7 +36,7 @@ func (e *configError) Error() string {
 // warden's own file; the keys of one file are refused in the other.
 func (c *config) apply(path string, data []byte, warden bool, env func(string) (string, bool)) error {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	f := fileReader{c: c, path: path, warden: warden, env: env, lines: strings.Split(string(data), "\n"), known: c.settings(), seen: map[string]int{}}
+	f := fileReader{c: c, path: path, warden: warden, env: env, lines: withoutTokens(strings.Split(string(data), "\n")), known: c.settings(), seen: map[string]int{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	err := dec.Decode(&doc)
@@ -74,7 +74,7 @@ type fileReader struct {
 	path     string
 	warden   bool
 	env      func(string) (string, bool)
-	lines    []string
+	lines    []string // without tokens
 	known    []setting
 	seen     map[string]int // key -> its line
 	messages []rules.Message
@@ -95,7 +95,7 @@ func (f *fileReader) say(line, col, width int, suggestion, text string) {
 		Severity: rules.SeverityError, Text: text, Suggestion: suggestion,
 	}
 	if line > 0 && line <= len(f.lines) {
-		m.SourceLine = withoutToken(strings.TrimRight(f.lines[line-1], "\r"))
+		m.SourceLine = f.lines[line-1]
 		m.EndCol = max(col+1, min(m.EndCol, utf8.RuneCountInString(m.SourceLine)+1))
 	}
 	f.messages = append(f.messages, m)
@@ -183,9 +183,6 @@ func (f *fileReader) set(s setting, k, v *yaml.Node) {
 	}
 	if err != nil {
 		f.fail(v, "", "%s: %s", s.key, err)
-		if s.flag == noFlag { // the line may hold what nobody may read
-			f.messages[len(f.messages)-1].SourceLine = ""
-		}
 		return
 	}
 	f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
@@ -252,12 +249,6 @@ func (f *fileReader) resolve(v *yaml.Node) error {
 	}
 	return nil
 }
-
-// tokenInLine finds what follows a key that ends in token in a line of YAML.
-var tokenInLine = regexp.MustCompile(`(token["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}\]]+)`)
-
-// withoutToken is a line of a file as it may be shown to anybody.
-func withoutToken(line string) string { return tokenInLine.ReplaceAllString(line, "${1}"+masked) }
 
 func (f *fileReader) scalar(v *yaml.Node) (string, error) {
 	if v.ShortTag() == "!!null" {

@@ -109,7 +109,7 @@ func (c *config) loadRules() (*rules.Set, []rules.Message, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	set, msgs := rules.Load(sources, c.ruleSettings())
+	set, msgs := loadMasked(sources, c.ruleSettings())
 	if set == nil {
 		return nil, msgs, &rulesError{msgs}
 	}

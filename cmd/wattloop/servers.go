@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -59,16 +61,16 @@ func (p *parts) letIn(c *config, who access.Config) error {
 	return err
 }
 
-// warnReadable tells of a configuration file with tokens that others may read.
+// warnReadable tells of a configuration file that others may read with a token in
+// it. One that came from a variable is not.
 func (c *config) warnReadable(log *slog.Logger) {
-	for _, e := range c.Access {
-		if e.token == "" {
-			continue
-		}
-		if fi, err := os.Stat(c.File); err == nil && fi.Mode().Perm()&0o007 != 0 {
-			log.Warn("everybody on this machine may read the tokens in the configuration file: use token_file, or chmod it", "file", c.File)
-		}
+	fi, err := os.Stat(c.File)
+	if err != nil || fi.Mode().Perm()&0o007 == 0 {
 		return
+	}
+	data, err := os.ReadFile(c.File)
+	if err == nil && slices.ContainsFunc(c.Access, func(e accessEntry) bool { return e.token != "" && bytes.Contains(data, []byte(e.token)) }) {
+		log.Warn("everybody on this machine may read the tokens in the configuration file: use token_file, or chmod it", "file", c.File)
 	}
 }
 
