@@ -63,7 +63,7 @@ func Handler(o Options) http.Handler {
 	for _, r := range a.routes() {
 		mux.Handle(r.pattern, a.Door.Need(r.role, r.handler, a.refuse))
 	}
-	return withHeaders(a.Door.HTTP(checkChannelPath(mux), a.refuse))
+	return withHeaders(a.Door.HTTP(checkChannelPath(answerUnmatched(mux)), a.refuse))
 }
 
 // Route is one route of the surface, as Go's mux writes it, and the role that it

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -111,12 +112,26 @@ func TestEveryRoute(t *testing.T) {
 		if all[other+" "+path] {
 			continue
 		}
-		if w := ask(h, other, named(path), nil); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s %s: %d; want 405", other, path, w.Code)
+		w := ask(h, other, named(path), nil)
+		if allow := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || !strings.Contains(allow, method) {
+			t.Errorf("%s %s: %d, allowed %q; want 405 and %s", other, path, w.Code, allow, method)
 		}
+		isError(t, other+" "+path, w, "bad_data", other+" is not taken at "+named(path)+"; ")
 	}
-	if w := ask(h, "GET", "/api/v1/labels", nil); w.Code != http.StatusNotFound {
+	w := ask(h, "GET", "/api/v1/labels", nil)
+	if w.Code != http.StatusNotFound {
 		t.Errorf("a route that is not there: %d; want 404", w.Code)
+	}
+	isError(t, "no route", w, "not_found", "/api/v1/labels")
+}
+
+// isError wants the JSON error that docs/api.md describes.
+func isError(t *testing.T, what string, w *httptest.ResponseRecorder, word, text string) {
+	t.Helper()
+	var got promAnswer
+	err := json.Unmarshal(w.Body.Bytes(), &got)
+	if err != nil || got.Status != "error" || got.ErrorType != word || !strings.Contains(got.Error, text) || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s: %s %q, %v; want a JSON error %s with %q", what, w.Header().Get("Content-Type"), w.Body, err, word, text)
 	}
 }
 
