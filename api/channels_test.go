@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,6 +71,18 @@ func TestPutChannel(t *testing.T) {
 	f(`{"limits":{"conns":1.5}}`, 422, "limits.conns: want a number, got number 1.5")
 	f(`{"listen":{"grp":"x"}}`, 422, `unknown field \"grp\" (did you mean \"grpc\"?)`)
 	f(`{"at":"yesterday"}`, 422, "is no time; write it like")
+
+	// What is half a character, or none, would be stored as U+FFFD: two names could become one.
+	f(`{"identity":{"actor_uid":"a\ud83d\ude00"}}`, 201, ChannelRequest{Identity: Identity{ActorUID: "a\U0001F600"}})
+	f(`{"identity":{"actor_uid":"a\\ud800b"}}`, 201, ChannelRequest{Identity: Identity{ActorUID: `a\ud800b`}})
+	f(`{"identity":{"actor_uid":"a\ufffd"}}`, 201, ChannelRequest{Identity: Identity{ActorUID: "a\ufffd"}})
+	f(`{"identity":{"actor_uid":"a\ud800b"}}`, 422, `column 28: \\ud800 is half a character`)
+	f("{\n \"identity\":{\"actor_uid\":\"a\\uDC00\"}}", 422, `line 2, column 28: \\uDC00 is half a character`)
+	f(`{"nodes":["\ud800\ud83d\ude00"]}`, 422, `column 12: \\ud800 is half`)
+	f(`{"nodes":["\ud800"]}`, 422, `column 12: \\ud800 is half`)
+	f(`{"a\udfff":1}`, 422, `column 4: \\udfff is half`)
+	f("{\"identity\":{\"actor_uid\":\"a\xffb\"}}", 422, "column 28: the byte 0xff is no UTF-8")
+	f("{\"listen\":\"\xc3\"}", 422, "column 12: the byte 0xc3 is no UTF-8")
 	f(`{"mode":"`+strings.Repeat("x", maxChannelRequest)+`"}`, 413, "more than 65536 bytes")
 }
 
@@ -148,6 +161,7 @@ func FuzzChannelRequest(f *testing.F) {
 	f.Add(`{"identity":{"actor_uid":"a","Actor_uid":"b"}}`)
 	f.Add(`{"listen":"x","limits":{"points":1e400}}`)
 	f.Add(`{"identity":{"actor_uid":"a","actor_uid":"b"}}`)
+	f.Add(`{"identity":{"actor_uid":"a\ud800b","actor_name":"\ud83d\ude00"}}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		var got, want ChannelRequest
 		if err := DecodeStrict([]byte(body), &got); err != nil {
@@ -163,6 +177,10 @@ func FuzzChannelRequest(f *testing.F) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%q: %s", body, diff)
+		}
+		const none = "\ufffd"
+		if strings.Contains(fmt.Sprint(got), none) && !strings.Contains(body, none) && !strings.Contains(strings.ToLower(body), `\ufffd`) {
+			t.Fatalf("%q: something has become U+FFFD", body)
 		}
 		again, err := json.Marshal(got)
 		if err != nil {

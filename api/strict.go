@@ -12,8 +12,11 @@ import (
 
 // strictJSON reads one JSON value into a struct and refuses what encoding/json
 // would let pass: a key that the struct does not have in just that spelling, a key
-// that stands twice, null, and anything after the value.
+// that stands twice, null, text that is none, and anything after the value.
 func strictJSON(data []byte, into any) error {
+	if err := checkText(data); err != nil {
+		return err
+	}
 	if err := checkKeys(data, reflect.TypeOf(into).Elem(), ""); err != nil {
 		return err
 	}
