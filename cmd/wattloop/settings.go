@@ -71,7 +71,7 @@ func (c *config) settings() []setting {
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
 		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
 		{"relay.queue", "", nil, &c.RelayQueue, "R", "how much waits on disk, in state.path/relay, while relay.upstream takes nothing; a quarter is kept for what comes in on node channels"},
-		{"relay.fallback", "", nil, endpoint(&c.RelayFallback), "R", "where that quarter goes while relay.upstream cannot be reached; what comes in on workload channels never does"},
+		{"relay.fallback", "", nil, endpoint(&c.RelayFallback), "R", "OTLP/gRPC endpoint, HOST:PORT or unix:PATH, that takes what comes in on node channels while relay.upstream cannot be reached; what comes in on workload channels never goes there; empty is none"},
 		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
 		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
 		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
