@@ -209,9 +209,9 @@ func TestLoopback(t *testing.T) {
 	f("[::ffff:192.0.2.1]:1", false)
 	f("example.com:1", false)
 	f("127.0.0.1", false)
-	for _, bad := range []string{"127.0.0.1", "127.0.0.1:65536", "127.0.0.1:http"} {
-		if hostPort(bad) == nil {
-			t.Errorf("%q is taken", bad)
+	for _, bad := range []string{"127.0.0.1", "127.0.0.1:65536", "127.0.0.1:http", "http://127.0.0.1", "http://127.0.0.1:9464/x"} {
+		if err := hostPort(bad); err == nil || strings.Contains(bad, "/") && !strings.Contains(err.Error(), "write it like") {
+			t.Errorf("%q: %v; want an error that says how it is written", bad, err)
 		}
 	}
 }

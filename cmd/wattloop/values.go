@@ -285,7 +285,7 @@ func hostPort(addr string) error {
 		return nil
 	}
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
+	if err != nil || strings.Contains(addr, "/") {
 		return fmt.Errorf("%q is no HOST:PORT; write it like 127.0.0.1:9464", addr)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {

@@ -38,7 +38,7 @@ func ParseAddress(s string) (Address, error) {
 		return Address{"unix", path}, nil
 	}
 	host, port, err := net.SplitHostPort(s)
-	if err != nil {
+	if err != nil || strings.Contains(s, "/") {
 		return Address{}, fmt.Errorf("%q is no address; write it like 127.0.0.1:4317 or unix:/run/wattloop/worker-1.sock", s)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {

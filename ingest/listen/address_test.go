@@ -31,6 +31,7 @@ func TestParseAddress(t *testing.T) {
 	f("/run/a.sock", "unix:/run/a.sock", "")
 	f("", "", "is no address")
 	f("127.0.0.1", "", "is no address")
+	f("http://x", "", `"http://x" is no address; write it like 127.0.0.1:4317`)
 	f(":4317", "", "no IP address")
 	f("example.com:1", "", "no IP address")
 	f("127.0.0.1:70000", "", "no number between")

@@ -34,7 +34,7 @@ func ParseAddress(s string) (Address, error) {
 		return Address{"unix", path}, nil
 	}
 	host, port, err := net.SplitHostPort(s)
-	if err != nil || host == "" || strings.Contains(host, "/") {
+	if err != nil || host == "" || strings.Contains(s, "/") {
 		return Address{}, fmt.Errorf("%q is neither HOST:PORT nor unix:PATH; write it like collector:4317 or unix:/run/wattloop/relay.sock", s)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

@@ -290,6 +290,9 @@ func TestParseAddress(t *testing.T) {
 	f("collector", "", "neither HOST:PORT nor unix:PATH")
 	f("http://collector:4317", "", "neither HOST:PORT nor unix:PATH")
 	f(":4317", "", "neither HOST:PORT nor unix:PATH")
+	f("http://x", "", `"http://x" is neither HOST:PORT nor unix:PATH; write it like collector:4317`)
+	f("grpc://x/", "", "neither HOST:PORT nor unix:PATH; write it like")
+	f("x:4317/v1/metrics", "", "neither HOST:PORT nor unix:PATH; write it like")
 	f("c:0", "", "no number between 1 and 65535")
 	f("c:x", "", "no number between 1 and 65535")
 }
