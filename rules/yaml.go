@@ -172,6 +172,9 @@ func syntaxError(f *file, r *report, err error) {
 		return
 	}
 	text := strings.TrimPrefix(err.Error(), found[0])
+	if strings.HasPrefix(text, "unknown anchor") { // the library names it, and it may be a token that was not quoted
+		text = "an alias without its anchor: version 1 has neither; a text that begins with * stands in quotes"
+	}
 	if strings.Contains(text, "did not find expected ','") {
 		text += "; inside {} and [], an expression with brackets, braces or commas stands in quotes"
 	}
@@ -223,10 +226,10 @@ func (c *converter) convert(n *yaml.Node, depth int) *value {
 		}
 		return nil
 	case n.Kind == yaml.AliasNode:
-		c.report.errorf("", v.at(), "an alias (*%s): version 1 has none, use a parameter or write it out", n.Value)
+		c.report.errorf("", v.at(), "an alias: version 1 has none, use a parameter or write it out")
 		return nil
 	case n.Anchor != "":
-		c.report.errorf("", v.at(), "an anchor (&%s): version 1 has none, use a parameter or write it out", n.Anchor)
+		c.report.errorf("", v.at(), "an anchor: version 1 has none, use a parameter or write it out")
 	case n.Style&yaml.TaggedStyle != 0:
 		c.report.errorf("", v.at(), "a YAML tag (%s): version 1 has none, values are read as they are written", n.Tag)
 	}

@@ -11,7 +11,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +50,7 @@ type stamp struct {
 // Open reads the file and all that it names.
 func Open(path string) (*File, error) {
 	if err := web.Validate(path); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, broken(path, err)
 	}
 	f := &File{path: path, passwords: newPasswords()}
 	c, err := f.load()
@@ -68,6 +70,17 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
+// quoted is what the YAML library shows of a file, which has passwords in it.
+var quoted = regexp.MustCompile("`[^`]*`|'[^']{2,}'")
+
+// broken is an error of the file at path, without passwords.
+func broken(path string, err error) error {
+	if text := err.Error(); strings.HasPrefix(text, "yaml: ") {
+		return fmt.Errorf("%s: %s", path, quoted.ReplaceAllString(text, "<secret>"))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 // load reads the file whatever was read before.
 func (f *File) load() (*web.Config, error) {
 	b, err := os.ReadFile(f.path)
@@ -81,7 +94,7 @@ func (f *File) load() (*web.Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) { // EOF: it is empty
-		return nil, fmt.Errorf("%s: %w", f.path, err)
+		return nil, broken(f.path, err)
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
 	return c, nil

@@ -171,6 +171,11 @@ func TestOpenRefuses(t *testing.T) {
 	bad("basic_auth_users: {alice: plain}", "bcrypt")
 	bad("basic_auth_user: {}", "basic_auth_user")
 	bad("rate_limit: {burst: 1, interval: 1s}", "rate_limit is not in this version")
+	for _, text := range []string{"basic_auth_users: hunter2pass\n", "basic_auth_users:\n  alice: *hunter2pass\n", "basic_auth_users: [hunter2pass]\n"} {
+		if _, err := Open(write(t, dir, "web.yml", text)); err == nil || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%q: %v; want an error without what may be a password", text, err)
+		}
+	}
 	if f, err := Open(write(t, dir, "web.yml", "")); err != nil || f.TLS() != nil || len(f.Users()) > 0 || len(f.Header()) > 0 {
 		t.Errorf("an empty file: %v", err)
 	}

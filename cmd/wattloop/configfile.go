@@ -44,7 +44,7 @@ func (c *config) apply(path string, data []byte, warden bool, env func(string) (
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		f.broken(err)
+		f.broken(err, data)
 	case doc.Content[0].ShortTag() == "!!null": // "---" alone
 	default:
 		f.walk("", doc.Content[0])
@@ -53,7 +53,7 @@ func (c *config) apply(path string, data []byte, warden bool, env func(string) (
 		if err := dec.Decode(&doc); err == nil {
 			f.fail(&doc, "", "a second YAML document; one file has one")
 		} else if !errors.Is(err, io.EOF) {
-			f.broken(err)
+			f.broken(err, data)
 		}
 	}
 	if len(f.messages) > 0 {
@@ -104,8 +104,20 @@ func (f *fileReader) say(line, col, width int, suggestion, text string) {
 // yamlLine is how the YAML library names a place.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// broken is a file that is no YAML.
-func (f *fileReader) broken(err error) {
+// unknownAnchor is what the YAML library says of an alias that stands for nothing,
+// without a place.
+var unknownAnchor = regexp.MustCompile(`^yaml: unknown anchor '(.*)' referenced$`)
+
+// broken is a file that is no YAML. The name of an alias may be a token that
+// nobody put in quotes: it is not said.
+func (f *fileReader) broken(err error, data []byte) {
+	if m := unknownAnchor.FindStringSubmatch(err.Error()); m != nil {
+		at := max(bytes.Index(data, []byte("*"+m[1])), 0)
+		begin := bytes.LastIndexByte(data[:at], '\n') + 1
+		f.say(bytes.Count(data[:at], []byte{'\n'})+1, utf8.RuneCount(data[begin:at])+1, 1, "",
+			"not YAML: an alias without its anchor; put a text that begins with * in quotes")
+		return
+	}
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		f.say(0, 0, 0, "", err.Error())

@@ -58,6 +58,15 @@ func TestMessagesShowNoToken(t *testing.T) {
 	f("access: [{role: push, token:\nT")
 	f("access: [{role: push, api_token : T}, {token: T}")
 	f("access:\r\n  - role: push\r\n    token:\r\n      \"T\r\n")
+	// The library names the anchor that an alias lacks.
+	for _, name := range []string{"s3cret456789", "s3cret_456789-x"} {
+		f("access:\n  - role: push\n    token: *" + name + "\n")
+		f("access: [{role: push, token: *" + name + "}]\n")
+		f("access:\n  - role: push\n    token:\n      *" + name + "\n")
+		f("version: 1\nreadings: {token: *" + name + "}\n")
+		f("groups: [{token: *" + name + "}]\n")
+		f("access:\n  - {role: push, token: &" + name + " }\n  - {role: push, token: *" + name + "}\n  - x: [\n")
+	}
 	f("params: {token: T}\n")
 	f("version: 1\nparams:\n  token: T\n")
 	if k := kindOf("w7.yaml", []byte("access:\n  - {role: push\n")); k != kindConfig {
