@@ -118,10 +118,16 @@ func (w *walk) commit(ctx context.Context) error {
 	return nil
 }
 
-// committed remembers the newest sample of a series.
+// committed remembers what is in the store now.
 func (w *walk) committed(sm *sample) {
 	s := sm.s
-	if sm.done && (!s.inOrder || sm.t >= s.newest) {
+	if !sm.done {
+		return
+	}
+	if s.late != nil {
+		s.late.put(sm.t, sm.v)
+	}
+	if !s.inOrder || sm.t >= s.newest {
 		s.inOrder, s.newest, s.value = true, sm.t, sm.v
 	}
 }

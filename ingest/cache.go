@@ -193,6 +193,7 @@ type series struct {
 	sum   *runningSum // of increments; nil until asked for
 	gauge *gaugeSet   // of a workload's gauge; nil until asked for
 	wrote *[]int64    // of target_info: its newest times, in order
+	late  *late       // nil until a sample came late
 }
 
 // lookup returns the series with these labels, nil when there is none.

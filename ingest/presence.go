@@ -24,7 +24,7 @@ const (
 func (w *walk) look(ctx context.Context, sm *sample, ask bool) presence {
 	s := sm.s
 	if s.epoch != w.cache.epoch {
-		s.epoch, s.ref, s.inOrder = w.cache.epoch, 0, false
+		s.epoch, s.ref, s.inOrder, s.late = w.cache.epoch, 0, false, nil
 	}
 	found, v := true, 0.0
 	switch {
@@ -40,7 +40,12 @@ func (w *walk) look(ctx context.Context, sm *sample, ask bool) presence {
 			found = false
 		}
 	case s.inOrder || ask:
-		v, found = w.stored(ctx, sm)
+		var known bool
+		if v, found, known = s.holds().at(sm.t); !known {
+			if v, found = w.stored(ctx, sm); found {
+				s.late.put(sm.t, v)
+			}
+		}
 	default:
 		return unknown
 	}
