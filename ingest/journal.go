@@ -38,7 +38,11 @@ type journal struct {
 	snapped  atomic.Int64 // size of the newest snapshot
 	snapping atomic.Bool  // somebody saves one
 
-	// mu is held while a file is changed for another and while it is fsynced.
+	// syncing is held while f is fsynced or changed for another file, and is taken
+	// before mu, which is never held over an fsync of f: a request that writes here
+	// holds the Receiver's lock.
+	syncing sync.Mutex
+
 	mu      sync.Mutex
 	f       *os.File
 	failed  error  // why nothing more may be written to f
@@ -104,21 +108,33 @@ func (j *journal) await() error {
 		return nil
 	}
 	mine := j.written.Load()
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
 	return j.syncTo(mine)
 }
 
+// syncTo has syncing held.
 func (j *journal) syncTo(mine uint64) error {
-	if j.failed == nil && j.synced < mine {
-		if j.failed = j.sync(j.f); j.failed == nil {
-			j.synced, j.safe = j.written.Load(), j.size
-		} else {
+	j.mu.Lock()
+	f, failed, done := j.f, j.failed, j.synced >= mine
+	written, size := j.written.Load(), j.size
+	j.mu.Unlock()
+	if failed == nil && !done {
+		failed = j.sync(f)
+		j.mu.Lock()
+		switch {
+		case failed != nil:
+			j.failed = failed
 			j.m.failed.Inc()
+		case j.failed != nil: // a write beside it
+			failed = j.failed
+		default:
+			j.synced, j.safe = written, size
 		}
+		j.mu.Unlock()
 	}
-	if j.failed != nil {
-		return fmt.Errorf("running sums: %w", j.failed)
+	if failed != nil {
+		return fmt.Errorf("running sums: %w", failed)
 	}
 	return nil
 }
@@ -148,8 +164,8 @@ func (j *journal) renew(snapshot []byte) error {
 // begin makes log n the newest one. clean says that nobody needs what the one
 // before holds.
 func (j *journal) begin(n uint64, clean bool) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
 	if j.f != nil && !clean {
 		if err := j.syncTo(j.written.Load()); err != nil {
 			return err
@@ -174,6 +190,8 @@ func (j *journal) begin(n uint64, clean bool) error {
 			j.log.Warn("a log of running sums did not close", "err", err)
 		}
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.f, j.failed, j.size = f, nil, int64(len(header))
 	j.synced, j.safe = j.written.Load(), j.size
 	return nil
@@ -260,6 +278,8 @@ func (j *journal) remove(n uint64) {
 
 // close ends the journal.
 func (j *journal) close() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var err error

@@ -376,3 +376,50 @@ func TestBoundOfStreams(t *testing.T) {
 		t.Errorf("the forgotten series holds %v; want 1 and 2", got)
 	}
 }
+
+// Who writes to the journal has the Receiver's lock, and does not wait for another
+// one's fsync.
+func TestJournalWriteBesideFsync(t *testing.T) {
+	j, err := openJournal(t.TempDir(), true, nil, &newMetrics(nil).state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.begin(1, true); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := j.write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	began, end := make(chan struct{}), make(chan struct{})
+	j.sync = func(f *os.File) error {
+		close(began)
+		<-end
+		return f.Sync()
+	}
+	done := make(chan error, 1)
+	go func() { done <- j.await() }()
+	<-began
+	wrote := make(chan struct{})
+	go func() { write("two"); close(wrote) }()
+	select {
+	case <-wrote:
+	case <-time.After(time.Minute):
+		t.Fatal("a write waits for the fsync")
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// What was written meanwhile is not taken for synced.
+	if j.synced != 3 || j.written.Load() != 6 {
+		t.Errorf("%d of %d bytes count as synced; want 3 of 6", j.synced, j.written.Load())
+	}
+	j.sync = (*os.File).Sync
+	if err := j.close(); err != nil {
+		t.Error(err)
+	}
+}
