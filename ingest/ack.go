@@ -6,19 +6,22 @@ import (
 	"time"
 )
 
-// patience is how long a request waits for the one that is being stored after it.
+// patience is how long a request waits at most for the one that is being stored
+// after it: no longer than the last sync took, which is what it may save.
 const patience = 2 * time.Millisecond
 
 // acks lets requests that come at once share one sync, which costs more than the
-// request itself: a request that was stored while another one is at it waits for
-// that one, and both then for the same sync. Alone, nobody waits. Safe for
+// request itself: a request that was stored while another one is at it waits a
+// little for that one, and both then for the same sync. Alone, nobody waits. Safe for
 // concurrent use.
 type acks struct {
-	sync func(context.Context) error // nil: there is nothing to wait for
+	sync  func(context.Context) error // nil: there is nothing to wait for
+	clock func() time.Time
 
 	mu     sync.Mutex
-	active int       // requests between begin and end
-	open   *ackRound // whom the next to end joins; nil: it leads a new one
+	active int           // requests between begin and end
+	open   *ackRound     // whom the next to end joins; nil: it leads a new one
+	took   time.Duration // by the last sync
 }
 
 // ackRound is one sync and those who wait for it.
@@ -80,11 +83,14 @@ func (a *ack) wait(ctx context.Context) error {
 		}
 	}
 	round = &ackRound{more: make(chan struct{}), done: make(chan struct{})}
-	alone := a.active == 0
+	wait := min(patience, a.took)
+	if a.active == 0 {
+		wait = 0
+	}
 	a.open = round
 	a.mu.Unlock()
-	if !alone {
-		late := time.NewTimer(patience)
+	if wait > 0 {
+		late := time.NewTimer(wait)
 		select {
 		case <-round.more:
 		case <-late.C:
@@ -96,6 +102,10 @@ func (a *ack) wait(ctx context.Context) error {
 	a.mu.Unlock()
 	defer close(round.done)
 	// The others' answers hang on this too: it does not end with its own client.
+	began := a.clock()
 	round.err = a.sync(context.WithoutCancel(ctx))
+	a.mu.Lock()
+	a.took = max(0, a.clock().Sub(began)) // the clock may be set back
+	a.mu.Unlock()
 	return round.err
 }

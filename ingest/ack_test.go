@@ -11,7 +11,7 @@ import (
 // syncs counts the calls of a sync that takes 10 ms, and answers err.
 func syncs(err error) (*acks, *int) {
 	n := new(int)
-	return &acks{sync: func(ctx context.Context) error {
+	return &acks{clock: time.Now, took: 10 * time.Millisecond, sync: func(ctx context.Context) error {
 		*n++
 		time.Sleep(10 * time.Millisecond)
 		if ctx.Err() != nil {
@@ -126,5 +126,29 @@ func TestAckCancelled(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Nobody waits longer for another one than the sync takes that they may save.
+func TestAckPatienceIsWorthIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		a := &acks{clock: time.Now, sync: func(context.Context) error {
+			n++
+			time.Sleep(100 * time.Microsecond)
+			return nil
+		}}
+		other := a.begin()
+		for i, want := range []time.Duration{100, 200, 200} { // the first has nothing to go by
+			one := a.begin()
+			began := time.Now()
+			if err := one.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took != want*time.Microsecond {
+				t.Errorf("request %d waited %s; want %s", i, took, want*time.Microsecond)
+			}
+		}
+		other.end()
 	})
 }

@@ -138,7 +138,7 @@ func NewReceiver(o Options) *Receiver {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), transports: newTransports(o.Registerer), channels: map[string]*Channel{}}
-	r.acks.sync = r.o.Sync
+	r.acks.sync, r.acks.clock = r.o.Sync, r.o.Clock
 	r.w = newWalk(&r.o, r.metrics)
 	return r
 }
