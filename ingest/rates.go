@@ -24,6 +24,7 @@ type rates struct {
 	mu            sync.Mutex
 	points, bytes bucket
 	streams       int // requests being read or worked on
+	cost          int // points of the last one
 }
 
 func (r *rates) init(l Limits) {
@@ -45,7 +46,9 @@ func (c *Channel) enter(size int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case !r.points.open(now, 0):
+	// Those that are under way have not paid yet: each will cost about what the
+	// last one did.
+	case !r.points.open(now, float64(r.streams*r.cost)):
 		return c.over(refusedPoints, "%s points a second", plainNumber(c.o.Limits.Points))
 	case !r.bytes.open(now, float64(size)):
 		return c.over(refusedBytes, "%s bytes a second", plainNumber(c.o.Limits.Bytes))
@@ -78,7 +81,12 @@ func (c *Channel) alone() bool {
 
 // spendBytes and spendPoints charge for what has come.
 func (c *Channel) spendBytes(n int64) { c.spend(&c.rates.bytes, float64(n)) }
-func (c *Channel) spendPoints(n int)  { c.spend(&c.rates.points, float64(n)) }
+func (c *Channel) spendPoints(n int) {
+	c.rates.mu.Lock()
+	c.rates.cost = n
+	c.rates.mu.Unlock()
+	c.spend(&c.rates.points, float64(n))
+}
 
 func (c *Channel) spend(b *bucket, n float64) {
 	if b.rate <= 0 || n == 0 { // the rate never changes

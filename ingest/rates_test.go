@@ -102,6 +102,37 @@ func TestRecordsOverOwnRate(t *testing.T) {
 	}
 }
 
+// Requests that come at once do not all begin on what is left for one: those under
+// way will have to be paid for too.
+func TestPointsUnderWayCount(t *testing.T) {
+	var ch *ingest.Channel
+	r := newRigOn(t, nil, func(recv *ingest.Receiver) *ingest.Activation {
+		a := activate(t, recv, "w", ingest.Limits{Points: 10})
+		ch = a.Channel()
+		return a
+	})
+	r.at(60)
+	r.checkGRPC(gauge(60, 59, 58, 57), answer{codes.OK, 200, 0, 0}) // 6 points are left
+	leave, err := ch.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := ch.Enter() // 4 for the one before, and something for this one
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Enter(); err == nil {
+		t.Error("a third request began on what is left for one and a half")
+	}
+	leave()
+	more()
+	leave, err = ch.Enter() // nothing is under way any more
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+}
+
 // Requests at a time are counted over all connections and transports.
 func TestAnswersOverStreams(t *testing.T) {
 	var ch *ingest.Channel
