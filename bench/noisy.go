@@ -136,7 +136,9 @@ func floodPhase(ctx context.Context, path string) (offered, refused int) {
 		wg.Go(func() {
 			c := socketClient(path)
 			defer c.CloseIdleConnections()
-			wire := newNode(fmt.Sprint("flood", i), 0, noisyFlood).request(time.Now(), time.Second, func(string) float64 { return 1 })
+			n := newNode(fmt.Sprint("flood", i), 0, noisyFlood)
+			fresh := func() []byte { return n.request(time.Now(), time.Second, func(string) float64 { return 1 }) }
+			wire := fresh()
 			const every = senders * noisyFlood * time.Second / (noisyTimes * noisyLimit)
 			time.Sleep(time.Duration(i) * every / senders) // not all at once
 			tick := time.NewTicker(every)
@@ -153,6 +155,9 @@ func floodPhase(ctx context.Context, path string) (offered, refused int) {
 					refused++
 				}
 				mu.Unlock()
+				if code == http.StatusOK { // what was refused is sent again, what was taken is not
+					wire = fresh()
+				}
 			}
 		})
 	}
