@@ -225,7 +225,7 @@ func TestWidenedWindowIsSaid(t *testing.T) {
 		w.add(`hw_energy_joules_total{hw_type="cpu",hw_id="cpu0",k8s_node_name="a"}`, s, 100*s)
 		w.step(s)
 	}
-	if n := strings.Count(w.log.String(), `msg="window widened to two export intervals" rule=node_power `); n == 0 {
+	if n := strings.Count(w.log.String(), `msg="window widened for a slow exporter" rule=node_power `); n == 0 {
 		t.Errorf("not in the log:\n%s", &w.log)
 	}
 }

@@ -315,6 +315,6 @@ func wrote(outcomes []actuate.Outcome) bool {
 // widened says once that a rule's window is longer than it was written.
 func widened(log *slog.Logger) func(rule, selector string, window, wide time.Duration) {
 	return func(rule, selector string, window, wide time.Duration) {
-		log.Info("window widened to two export intervals", "rule", rule, "selector", selector, "window", window, "widened", wide)
+		log.Info("window widened for a slow exporter", "rule", rule, "selector", selector, "window", window, "widened", wide)
 	}
 }

@@ -81,7 +81,7 @@ type Evaluator struct {
 	Query    QueryFunc
 	Interval IntervalFunc // nil: every export interval is unknown
 	// Widened, if set, is told once that a window was shorter than two export
-	// intervals of its selector, and how long it is read instead.
+	// intervals of its selector and a quarter, and how long it is read instead.
 	Widened func(rule, selector string, window, widened time.Duration)
 
 	step      uint64 // 0: Begin was never called

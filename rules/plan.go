@@ -16,9 +16,14 @@ const (
 	coveredIncrease = "covered_increase"
 )
 
-// minIntervals is how many measured export intervals a covered rate reads at
-// least: with fewer there are moments with one sample in the window.
-const minIntervals = 2
+// A covered rate reads at least two measured export intervals and a quarter of
+// one. Two hold two samples only while each arrives at the instant that it is
+// stamped with; the quarter is for one that arrives late, and more than twice
+// the lag at which a channel is flagged.
+const (
+	minIntervals = 2
+	lateShare    = 4 // of an interval, the part that a sample may be late
+)
 
 // dialect parses every expression that a plan was built from, printed: PromQL
 // with its experimental functions and the two of the store.
@@ -62,9 +67,10 @@ type window struct {
 }
 
 // widened is the length that is read where a series' samples are that far
-// apart, in whole seconds.
+// apart, in whole seconds. What a timer jitters does not move it.
 func (w window) widened(interval time.Duration) time.Duration {
-	if need := minIntervals * interval; w.length < need {
+	interval = interval.Round(time.Second / 10)
+	if need := minIntervals*interval + interval/lateShare; w.length < need {
 		return (need + time.Second - 1).Truncate(time.Second)
 	}
 	return w.length

@@ -37,24 +37,24 @@ func TestPlanRefusesWhatHasNoInstantValue(t *testing.T) {
 	}
 }
 
-// A window shorter than two measured export intervals is widened to two, and
-// said once. The store's own interval decides, series by series of a selector.
-func TestWindowIsWidenedToTwoIntervals(t *testing.T) {
+// A window shorter than two measured export intervals and a quarter is widened
+// to that, and said once. The store's own interval decides, series by series of a selector.
+func TestWindowIsWidened(t *testing.T) {
 	w := newWorld(t)
 	r := reading(t, RateCovered, `sum by (n) (rate(joules[30s]))`, "n")
 	w.counter(`joules{n="a"}`, 100, 0, 600, 60)
 	w.want(r, 600, `{n="a"} 100.00 fresh`)
 	w.want(r, 630, `{n="a"} 100.00 fresh`)
-	want := "r: joules[30s] read over 2m0s"
+	want := "r: joules[30s] read over 2m15s"
 	if got := strings.Join(w.widened, "; "); got != want {
 		t.Errorf("widened: %q; want %q once", got, want)
 	}
 	p := reading(t, RatePrometheus, `sum by (n) (rate(joules[30s]))`, "n")
 	w.want(p, 630, `{n="a"} - missing partial`)
 
-	// A window of exactly two intervals stays, and so does an increase.
+	// A longer window stays, and so does an increase.
 	w.widened = nil
-	exact := reading(t, RateCovered, `sum by (n) (rate(joules[2m]) + increase(joules[30s]))`, "n")
+	exact := reading(t, RateCovered, `sum by (n) (rate(joules[135s]) + increase(joules[30s]))`, "n")
 	w.want(exact, 600, `{n="a"} 6100.00 fresh`)
 	if w.widened != nil {
 		t.Errorf("widened: %v; want nothing", w.widened)

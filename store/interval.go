@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -21,15 +22,16 @@ const (
 
 // Interval measures how often the series of a selector get a sample: of each
 // series the median gap between its newest 20 samples of the hour before ts
-// (Unix milliseconds), of those the largest. 0 means unknown: no series has two
-// samples, or the two are further apart than the lookback. Errors are
-// *QueryError.
+// (Unix milliseconds), of those the largest. A series with one gap proves little,
+// since one sample may have been lost: it counts where no series has more. 0
+// means unknown: no series has two samples, or the two are further apart than
+// the lookback. Errors are *QueryError.
 func (db *DB) Interval(ctx context.Context, selector string, ts int64) (time.Duration, error) {
 	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(selector)
 	if err != nil {
 		return 0, badData(err)
 	}
-	var largest int64
+	var largest, lone int64
 	err = db.run(ctx, func(ctx context.Context, qs storage.Queryable) error {
 		from := ts - intervalSpan.Milliseconds()
 		q, err := qs.Querier(from, ts)
@@ -41,19 +43,24 @@ func (db *DB) Interval(ctx context.Context, selector string, ts int64) (time.Dur
 		var it chunkenc.Iterator
 		for set.Next() {
 			it = set.At().Iterator(it)
-			gap, err := medianGap(it)
-			if err != nil {
+			gap, of, err := medianGap(it)
+			switch {
+			case err != nil:
 				return err
+			case of == 1:
+				lone = max(lone, gap)
+			default:
+				largest = max(largest, gap)
 			}
-			largest = max(largest, gap)
 		}
 		return set.Err()
 	})
-	return time.Duration(largest) * time.Millisecond, err
+	return time.Duration(cmp.Or(largest, lone)) * time.Millisecond, err
 }
 
-// medianGap is in milliseconds; 0 for fewer than two samples.
-func medianGap(it chunkenc.Iterator) (int64, error) {
+// medianGap is in milliseconds, and of how many gaps; 0 for fewer than two
+// samples.
+func medianGap(it chunkenc.Iterator) (gap int64, of int, err error) {
 	var ring [intervalSamples]int64
 	n := 0
 	for vt := it.Next(); vt != chunkenc.ValNone; vt = it.Next() {
@@ -67,7 +74,7 @@ func medianGap(it chunkenc.Iterator) (int64, error) {
 		n++
 	}
 	if n < 2 {
-		return 0, it.Err()
+		return 0, 0, it.Err()
 	}
 	newest := ring[:min(n, intervalSamples)]
 	slices.Sort(newest)
@@ -77,7 +84,7 @@ func medianGap(it chunkenc.Iterator) (int64, error) {
 	}
 	slices.Sort(gaps)
 	if len(gaps) == 1 && gaps[0] > longestLoneGap.Milliseconds() {
-		return 0, it.Err()
+		return 0, 0, it.Err()
 	}
-	return (gaps[(len(gaps)-1)/2] + gaps[len(gaps)/2]) / 2, it.Err()
+	return (gaps[(len(gaps)-1)/2] + gaps[len(gaps)/2]) / 2, len(gaps), it.Err()
 }

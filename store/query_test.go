@@ -148,6 +148,7 @@ func TestInterval(t *testing.T) {
 	f(`x{k="old"}`, 0)
 	f(`x{k="stale"}`, 10*time.Second)
 	f(`x{k=~"fast|slow"}`, 30*time.Second)
+	f(`x{k=~"pair|fast"}`, time.Second) // a lone gap makes no slow exporter
 	_, err := db.Interval(context.Background(), "rate(x[5m])", second(3600))
 	wantQueryError(t, "Interval", err, BadData, "unexpected")
 }
