@@ -26,6 +26,7 @@ const (
 	isSeen
 	isAnswering // how many series of a component answer, and farMore for each that does not
 	isSampled   // how many have a sample
+	isFrozen    // 0 where all energy counters of a component stand still
 )
 
 // slot is where a combined query's element comes from. Its number is the
@@ -113,6 +114,7 @@ func (p *plan) compile(intervals map[string]time.Duration, want question) (*comp
 		}
 		add(isWarming, i, 0, b.derive(deriver{aspect: warming, pick: pick}))
 		add(isYoung, i, 0, b.derive(deriver{aspect: used, pick: pick, young: true}))
+		add(isFrozen, i, 0, b.frozen(pick))
 		add(isSeen, i, 0, b.derive(deriver{aspect: seen}))
 		before := union("or", b.derive(deriver{aspect: used, pick: pick}), b.derive(deriver{aspect: warming, pick: pick}))
 		c.past = append(c.past, before)

@@ -35,9 +35,11 @@ type deriver struct {
 	// series began inside the window.
 	young bool
 	// text, where set, is what stands for a leaf, and op how elements are put
-	// together: for expressions that plain knows.
-	text func(leaf) string
-	op   parser.ItemType
+	// together: for expressions that plain knows. followed has it asked of any
+	// expression, and left out what cannot be followed.
+	text     func(leaf) string
+	op       parser.ItemType
+	followed bool
 	// exact keeps comparisons as filters. They are needed where an enclosing `or`
 	// chooses by them; elsewhere an input that a comparison leaves out has
 	// answered all the same.
@@ -82,7 +84,7 @@ func (d deriver) aggregate(e *parser.AggregateExpr) string {
 	case e.Op == parser.COUNT_VALUES:
 		return d.coarse(e)
 	case keepsElements(e.Op):
-		if d.aspect == used {
+		if d.aspect == used && !d.followed {
 			x = join(x, "and", e.String())
 		}
 		return x
@@ -287,6 +289,9 @@ func (d deriver) ranged(e *parser.Call, arg parser.Expr) string {
 }
 
 func (d deriver) subquery(e *parser.Call, sub *parser.SubqueryExpr) string {
+	if d.followed {
+		return ""
+	}
 	x := d.derive(sub.Expr)
 	if d.aspect == seen || d.young {
 		return x
@@ -313,7 +318,7 @@ func (d deriver) subquery(e *parser.Call, sub *parser.SubqueryExpr) string {
 // coarse stands in for an expression whose labels cannot be followed: every
 // element is as old as the oldest of all inputs.
 func (d deriver) coarse(e parser.Expr) string {
-	if d.aspect != used || d.young {
+	if d.aspect != used || d.young || d.followed {
 		return ""
 	}
 	var all []string

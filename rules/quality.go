@@ -51,7 +51,7 @@ type verdict struct {
 // expression has an answer for the key.
 func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Duration) verdict {
 	var v verdict
-	var old, warm, gone *component
+	var old, warm, gone, frozen *component
 	backed := len(t.compiled.branches) == 0 // nothing to judge
 	for _, c := range slices.Concat(k.components, t.globals) {
 		age := since(ts, c)
@@ -62,6 +62,9 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 		case c.answered == t.round:
 			backed = true
 			v.age = max(v.age, age)
+			if t.stands(c) {
+				frozen = cmp.Or(frozen, c)
+			}
 			if age > cmp.Or(staleAfter, c.stale) && (old == nil || c.last < old.last) {
 				old = c
 			}
@@ -85,6 +88,9 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 	case old != nil:
 		v.quality = Stale
 		v.why = fmt.Sprintf("%s is %s old, stale after %s", old.name(), since(ts, old), cmp.Or(staleAfter, old.stale))
+	case frozen != nil:
+		v.quality = Stale
+		v.why = "frozen counter: " + frozen.name() + " has samples and not one joule more"
 	default:
 		v.quality = Fresh
 		if gone != nil {

@@ -21,6 +21,7 @@ type component struct {
 	stale    time.Duration // the age at which it is stale
 	answered uint64        // the round in which it was used last
 	warming  uint64        // the round in which it had too few samples last
+	frozen   uint64        // the whole round in which its energy counters stood still last
 	silent   bool          // it went, and no marker said so
 	counting uint64        // scratch of sameCounts
 	count    float64
@@ -67,6 +68,7 @@ type tracker struct {
 	keys       map[string]*keyState
 	globals    []*component
 	round      uint64 // counts the answers that were taken
+	wholeRound uint64 // the last in which the whole query was asked
 	seeded     bool
 	seededAt   int64
 	wholeAt    int64 // when the whole query was asked
@@ -138,6 +140,7 @@ func (t *tracker) take(samples []Sample) error {
 
 // takeMore reads an answer into the round that has begun.
 func (t *tracker) takeMore(samples []Sample) error {
+	t.wholeRound = t.round
 	for _, s := range samples {
 		n, err := slotOf(s, len(t.compiled.slots))
 		if err != nil {
@@ -167,6 +170,12 @@ func (t *tracker) takeOne(from slot, s Sample) {
 		return
 	}
 	if !finite(s.V) {
+		return
+	}
+	if from.kind == isFrozen {
+		if s.V == 0 {
+			t.component(from.branch, s.Metric).frozen = t.round
+		}
 		return
 	}
 	last := int64(math.Round(s.V * 1000))
@@ -226,6 +235,9 @@ func (t *tracker) known(samples []Sample) (map[*component]bool, error) {
 	}
 	return out, nil
 }
+
+// stands says whether the component is read from a counter that stands still.
+func (t *tracker) stands(c *component) bool { return c.frozen != 0 && c.frozen == t.wholeRound }
 
 // signs says whether the component was used, or is warming, in this round.
 func (t *tracker) signs(c *component) bool { return c.answered == t.round || c.warming == t.round }

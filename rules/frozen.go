@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/wattloop/wattloop/presets/names"
+)
+
+// minFrozen is how many samples a window holds at least before a counter that
+// stands still in it is called frozen.
+const minFrozen = 3
+
+// frozen is the query of a branch's components whose energy counters all stand
+// still: 0 for one that is frozen, more than 0 for any other. It is empty where
+// the branch reads no energy of packages, GPUs or hosts. They draw power while
+// they are there, so that a counter which does not move at all has stopped
+// counting: 0 W is no measurement of it. Gauges may be 0.
+func (b branch) frozen(pick func(leaf) bool) string {
+	if !readsEnergy(b.expr, pick) {
+		return ""
+	}
+	return b.derive(deriver{aspect: used, pick: pick, op: parser.MAX, followed: true, text: func(l leaf) string {
+		if pick != nil && !pick(l) {
+			return ""
+		}
+		return standsStill(l)
+	}})
+}
+
+func readsEnergy(e parser.Expr, pick func(leaf) bool) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
+		vs, ok := n.(*parser.VectorSelector)
+		found = found || ok && energyOf(vs) != nil && (pick == nil || pick(leaf{vs: vs}))
+		return nil
+	})
+	return found
+}
+
+// standsStill is 0 for each series under a rate that did not move in its window.
+func standsStill(l leaf) string {
+	energy := energyOf(l.vs)
+	if energy == nil || l.call == nil || l.matrix.RangeExpr != nil || !isRate(l.call.Func.Name) {
+		return ""
+	}
+	vs := timeOnly(l.vs)
+	vs.LabelMatchers = append(vs.LabelMatchers, energy.parts...)
+	m := *l.matrix
+	m.VectorSelector = vs
+	return fmt.Sprintf("(changes(%s) + (count_over_time(%s) < bool %d))", &m, &m, minFrozen)
+}
+
+func isRate(name string) bool { return name == "rate" || name == "irate" || name == coveredRate }
+
+// energy is what of a metric cannot stand still.
+type energy struct{ parts []*labels.Matcher }
+
+// energyOf is nil for a selector of anything but hw.energy and hw.host.energy, in
+// any spelling.
+func energyOf(vs *parser.VectorSelector) *energy {
+	name := vs.Name
+	for _, m := range vs.LabelMatchers {
+		if m.Name == nameLabel && m.Type == labels.MatchEqual {
+			name = m.Value
+		}
+	}
+	host, _ := names.Lookup("hw.host.energy")
+	component, _ := names.Lookup("hw.energy")
+	for _, s := range []names.Strategy{
+		names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes,
+		names.NoUTF8EscapingWithSuffixes, names.NoTranslation,
+	} {
+		switch name {
+		case host.Stored(s):
+			return &energy{}
+		case component.Stored(s):
+			return &energy{[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, hwType(s), "cpu|gpu")}}
+		}
+	}
+	return nil
+}
+
+// hwType is the label that says what a component is.
+func hwType(s names.Strategy) string {
+	all := names.Attributes()
+	return all[slices.IndexFunc(all, func(a names.Attribute) bool { return a.Name == "hw.type" })].Stored(s)
+}
