@@ -61,7 +61,7 @@ func fingerprint(c *rules.Control) string {
 		fmt.Fprintln(&b, q.Name, q.Expr)
 	}
 	for _, r := range c.Uses {
-		fmt.Fprintln(&b, r.Name, r.Key, r.Rate, r.StaleAfter, r.ForgetAfter, r.Query)
+		fmt.Fprintln(&b, r.Name, r.Key, r.As, r.Rate, r.StaleAfter, r.ForgetAfter, r.Query)
 	}
 	return b.String()
 }

@@ -122,7 +122,7 @@ func TestReloadKnowsEveryField(t *testing.T) {
 			got = append(got, f.Name)
 		}
 	}
-	want := []string{"Name", "Help", "Unit", "Key", "Expr", "Query", "Rate", "Interval", "ForgetAfter", "StaleAfter", "File", "Line"}
+	want := []string{"Name", "Help", "Unit", "Key", "As", "Variant", "Variants", "Note", "Expr", "Query", "Rate", "Interval", "ForgetAfter", "StaleAfter", "File", "Line"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("Reading has other fields than those that were weighed (-want +got):\n%s", d)
 	}

@@ -4,27 +4,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // checkReading looks at what a reading says, beyond whether it can be read.
 func (l *loader) checkReading(r *rawReading) {
+	for _, s := range r.spares {
+		l.checkSpare(s)
+	}
 	if r.tree == nil {
 		return
 	}
 	if r.tree.root.Type() != parser.ValueTypeVector {
-		l.errorf(r.expr.rule, r.expr.at.at(), "expr is a %s: a reading answers with one number for each key",
-			parser.DocumentedType(r.tree.root.Type()))
+		l.notVector(r.tree)
 		r.broken = true
 		return
 	}
-	l.checkTree(r.tree, nil)
+	l.checkReadingTree(r.tree, r.Key)
+}
+
+func (l *loader) notVector(t *tree) {
+	l.errorf(t.rule, t.at.at(), "expr is a %s: a reading answers with one number for each key", parser.DocumentedType(t.root.Type()))
+}
+
+func (l *loader) checkReadingTree(t *tree, key []string) {
+	l.checkTree(t, nil)
 	// A bare selector stays bare, so that a range of it can be read: it may be a
 	// counter, and there is no aggregation to prove the key by; a doubled key is
 	// an error when it runs.
-	if scaledSelector(r.tree.root) == nil {
-		l.checkCounters(r.tree, r.tree.root, true)
-		l.checkKey(r.tree, r.Key)
+	if scaledSelector(t.root) == nil {
+		l.checkCounters(t, t.root, true)
+		l.checkKey(t, key)
 	}
 }
 
@@ -111,6 +122,7 @@ func whyAlways(e parser.Expr) string {
 // checkTree is what holds for every expression, reading or control.
 func (l *loader) checkTree(t *tree, trusted []string) {
 	l.checkTrust(t, trusted)
+	l.checkOff(t)
 	l.checkOr(t, t.root, false)
 	l.checkNames(t)
 }
@@ -212,7 +224,7 @@ func (l *loader) checkOr(t *tree, e parser.Expr, combined bool) {
 		}
 		return
 	}
-	if vm := b.VectorMatching; vm != nil && !vm.On && len(vm.MatchingLabels) == 0 {
+	if vm := b.VectorMatching; vm != nil && !vm.On && len(vm.MatchingLabels) == 0 && !apart(b.LHS, b.RHS) {
 		for _, side := range []parser.Expr{b.LHS, b.RHS} {
 			if !l.guarded(side, combined) {
 				l.warnf(t.rule, t.place(b.RHS.PositionRange()),
@@ -223,6 +235,39 @@ func (l *loader) checkOr(t *tree, e parser.Expr, combined bool) {
 	}
 	l.checkOr(t, b.LHS, combined)
 	l.checkOr(t, b.RHS, combined)
+}
+
+// apart reports whether two sides select by whether a label is there, each its
+// own way.
+func apart(l, r parser.Expr) bool {
+	has := func(e parser.Expr, op labels.MatchType) []string {
+		var names []string
+		if sel := firstSelector(e); sel != nil {
+			for _, m := range sel.LabelMatchers {
+				if m.Type == op && m.Value == "" {
+					names = append(names, m.Name)
+				}
+			}
+		}
+		return names
+	}
+	for _, name := range has(l, labels.MatchNotEqual) {
+		if slices.Contains(has(r, labels.MatchEqual), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstSelector is what an expression reads first.
+func firstSelector(e parser.Expr) (found *parser.VectorSelector) {
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if vs, ok := n.(*parser.VectorSelector); ok && found == nil {
+			found = vs
+		}
+		return nil
+	})
+	return found
 }
 
 // guarded reports whether a side of an `or` cannot be dropped unseen.

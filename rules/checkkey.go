@@ -10,10 +10,14 @@ import (
 // checkKey holds the labels of an expression's answers against the key that
 // they are read by.
 func (l *loader) checkKey(t *tree, key []string) {
-	if len(key) == 0 {
-		return
+	if key == nil {
+		return // reported where it is missing
 	}
 	have, known := l.answerLabels(t.root)
+	if !known && len(key) == 0 {
+		l.warnf(t.rule, t.place(t.root.PositionRange()), "cannot tell that there is one answer: end in an aggregation without by")
+		return
+	}
 	if !known {
 		l.warnf(t.rule, t.place(t.root.PositionRange()),
 			"cannot tell that there is one answer for each %s: end in an aggregation by (%s)",
@@ -55,7 +59,7 @@ func (l *loader) answerLabels(e parser.Expr) (names []string, known bool) {
 		return l.answerLabels(e.VectorSelector)
 	case *parser.VectorSelector:
 		if r := l.readings[e.Name]; r != nil {
-			return r.Key, true
+			return r.As, true
 		}
 	case *parser.AggregateExpr:
 		switch e.Op {

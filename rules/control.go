@@ -137,7 +137,10 @@ func (e *Evaluator) inputs(ctx context.Context, c *Control, state *controlState,
 		if failed == nil {
 			failed = err
 		}
-		out = append(out, judged{r.Name, r.plan.key, keys})
+		for i := range keys {
+			keys[i].Key = r.Public(keys[i].Key)
+		}
+		out = append(out, judged{r.Name, r.publicKey(), keys})
 	}
 	for _, in := range state.unread {
 		t := e.tracker(in.plan, in.question)

@@ -96,7 +96,8 @@ func (p fragment) fail(vs *parser.VectorSelector, format string, args ...any) pa
 	return vs
 }
 
-// definition is the expanded expression of a reading, in a tree of its own.
+// definition is the expanded expression of a reading, in a tree of its own, with
+// the labels of the reading's own key.
 func (p fragment) definition(name string) parser.Expr {
 	r := p.readings[name]
 	if r.broken {
@@ -112,11 +113,12 @@ func (p fragment) instant(ref *parser.VectorSelector) parser.Expr {
 	if root == nil {
 		return ref
 	}
+	names := p.readings[ref.Name].renames()
 	if s := scaledSelector(root); s != nil {
-		if why := s.take(ref); why != "" {
+		if why := s.take(ref, names); why != "" {
 			return p.fail(ref, "%s: %s", ref.Name, why)
 		}
-		return bracketed(s.scale(s.selector))
+		return bracketed(renamed(s.scale(s.selector), names))
 	}
 	if len(ref.LabelMatchers) > 1 {
 		return p.fail(ref, "%s is an expression, not a metric: select labels inside its expr, or by a comparison with `and`", ref.Name)
@@ -129,7 +131,7 @@ func (p fragment) instant(ref *parser.VectorSelector) parser.Expr {
 			return p.fail(ref, "%s calls %s, which an offset does not move: write the offset inside", ref.Name, fn)
 		}
 	}
-	return bracketed(root)
+	return bracketed(renamed(root, names))
 }
 
 // bracketed keeps an expression together whatever stands around it.
@@ -179,15 +181,22 @@ func (p fragment) ranged(m *parser.MatrixSelector, ref *parser.VectorSelector, h
 	if root == nil {
 		return m, nil
 	}
-	if s := scaledSelector(root); s != nil && s.fits(how) {
-		if why := s.take(ref); why != "" {
+	names := p.readings[ref.Name].renames()
+	if s := scaledSelector(root); s != nil && s.fits(how) && (how != unscalable || len(names) == 0) {
+		if why := s.take(ref, names); why != "" {
 			return p.fail(ref, "%s: %s", ref.Name, why), nil
 		}
 		m.VectorSelector = s.selector
-		if s.plain || how == counting {
+		scales := !s.plain && how != counting
+		if !scales && len(names) == 0 {
 			return m, nil
 		}
-		return m, s.scale
+		return m, func(x parser.Expr) parser.Expr {
+			if scales {
+				x = s.scale(x)
+			}
+			return renamed(x, names)
+		}
 	}
 	if len(ref.LabelMatchers) > 1 {
 		return p.fail(ref, "%s is an expression, not a metric: select labels inside its expr", ref.Name), nil
@@ -201,7 +210,7 @@ func (p fragment) ranged(m *parser.MatrixSelector, ref *parser.VectorSelector, h
 			formatDuration(m.Range), ref.Name, maxSubquerySteps, formatDuration(step), ref.Name, formatDuration(m.Range)), nil
 	}
 	return &parser.SubqueryExpr{
-		Expr: bracketed(root), Range: m.Range, RangeExpr: m.RangeExpr, Step: step,
+		Expr: bracketed(renamed(root, names)), Range: m.Range, RangeExpr: m.RangeExpr, Step: step,
 		OriginalOffset: ref.OriginalOffset, OriginalOffsetExpr: ref.OriginalOffsetExpr,
 		Timestamp: ref.Timestamp, StartOrEnd: ref.StartOrEnd,
 	}, nil

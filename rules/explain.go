@@ -41,13 +41,16 @@ func (p *plan) explain(name string) Query { return Query{name, p.query, p.words}
 
 // Explanation is all that is known of a rule before it runs.
 type Explanation struct {
-	Kind    string  `json:"kind"` // "reading" or "control"
-	Name    string  `json:"name"`
-	File    string  `json:"file"`
-	Line    int     `json:"line"`
-	Fields  []Field `json:"fields"`
-	Params  []Field `json:"params"`  // what the queries were expanded with
-	Queries []Query `json:"queries"` // what runs
+	Kind     string   `json:"kind"` // "reading" or "control"
+	Name     string   `json:"name"`
+	Variant  string   `json:"variant,omitempty"`  // of a reading that has some, the one that is used
+	Variants []string `json:"variants,omitempty"` // all of them
+	Note     string   `json:"note,omitempty"`     // what to know of a reading's answers
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Fields   []Field  `json:"fields"`
+	Params   []Field  `json:"params"`  // what the queries were expanded with
+	Queries  []Query  `json:"queries"` // what runs
 	// Uses are the readings that a control's expressions name, expanded with the
 	// parameters that the control sets.
 	Uses []Explanation `json:"uses,omitempty"`
@@ -63,9 +66,24 @@ func (r *Reading) Explain() Explanation {
 		{Name: "stale_after", Value: staleAfter(r.StaleAfter == 0)},
 	})
 	return Explanation{
-		Kind: "reading", Name: r.Name, File: r.File, Line: r.Line,
+		Kind: "reading", Name: r.Name, Variant: r.Variant, Variants: slices.Clone(r.Variants), Note: r.Note, File: r.File, Line: r.Line,
 		Fields: fields, Params: slices.Clone(r.params), Queries: []Query{r.plan.explain("query")},
 	}
+}
+
+// origins leaves out the fields of the variants that are not used, and says who
+// chose.
+func (c chosen) origins(all []Field) []Field {
+	if c.name == "" {
+		return all
+	}
+	if c.bySettings {
+		all = append(slices.DeleteFunc(all, func(f Field) bool { return f.Name == "use" }), Field{Name: "use", Value: c.name, File: settingsFile})
+	}
+	return slices.DeleteFunc(all, func(f Field) bool {
+		rest, ok := strings.CutPrefix(f.Name, "variants.")
+		return ok && !strings.HasPrefix(rest, c.name+".")
+	})
 }
 
 // Explain tells what runs for a control, and where each of its words comes from.
@@ -113,6 +131,12 @@ func defaults(fields, all []Field) []Field {
 func (x Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (%s:%d)\n", x.Kind, x.Name, x.File, x.Line)
+	if x.Variant != "" {
+		fmt.Fprintf(&b, "variant %s, of %s\n", x.Variant, strings.Join(x.Variants, ", "))
+	}
+	if x.Note != "" {
+		fmt.Fprintf(&b, "note: %s\n", x.Note)
+	}
 	for _, q := range x.Queries {
 		fmt.Fprintf(&b, "\n%s:\n  %s\n", q.Name, q.Expr)
 	}

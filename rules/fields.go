@@ -59,18 +59,27 @@ func (f fields) choice(v *value, name string, options ...string) (string, bool) 
 	return "", false
 }
 
-// labels reads a list of label names: at least one, none twice.
-func (f fields) labels(v *value, name string) []string {
+// labelName is a label as Prometheus's default or OpenTelemetry's own spelling
+// has it.
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.]*$`)
+
+// key reads the key of a reading. An empty list says that there is one answer.
+func (f fields) key(v *value) []string { return f.labels(v, "key", true) }
+
+// labels reads a list of label names: at least one unless none is fine, and none
+// twice.
+func (f fields) labels(v *value, name string, none bool) []string {
 	if v == nil || v.broken {
 		return nil
 	}
-	if len(v.items) == 0 {
+	if len(v.items) == 0 && !none {
 		f.errorf(f.rule, v.at(), "%s is empty: it names the labels that tell one answer from another", name)
+		return nil
 	}
-	var names []string
+	names := []string{}
 	for _, item := range v.items {
 		switch {
-		case !validName.MatchString(item.text):
+		case !labelName.MatchString(item.text):
 			f.errorf(f.rule, item.at(), "%s: %q is no label name", name, item.text)
 		case slices.Contains(names, item.text):
 			f.errorf(f.rule, item.at(), "%s: %s stands there twice", name, item.text)

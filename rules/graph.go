@@ -38,6 +38,10 @@ func (l *loader) link() {
 	names := slices.Sorted(maps.Keys(l.readings))
 	for _, name := range names {
 		r := l.readings[name]
+		for _, s := range r.spares {
+			s.tree = l.parse(s.expr, env{params: l.params})
+			l.readBy(s.tree)
+		}
 		r.tree = l.parse(r.expr, env{params: l.params})
 		r.reads = map[string]bool{}
 		if r.broken = r.tree == nil; r.broken {

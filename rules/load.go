@@ -15,10 +15,19 @@ type Settings struct {
 	// Rate is how rate( is read where neither a reading nor its file says so:
 	// RateCovered or RatePrometheus. Empty means RateCovered.
 	Rate string
+	// Use chooses the variants of readings, by the reading's name, before what
+	// the files say.
+	Use map[string]Choice
+	// Off are files whose rules do not run, with the reason and the way to turn
+	// them on. Who names a reading of theirs is told.
+	Off map[string]string
 }
 
 // settingsFile is the name under which messages and origins show a setting.
 const settingsFile = "settings"
+
+// atSettings is the place of what the configuration says.
+func atSettings() place { return place{file: &file{name: settingsFile}} }
 
 // rateWindow is the parameter that Settings.RateWindow replaces (S0-125).
 const rateWindow = "rate_window"
@@ -62,6 +71,8 @@ type loader struct {
 	rules    int                               // readings and controls so far
 	removed  map[string]*value                 // the nulls that removed readings, by name
 	readers  map[string][]string               // of those, the rules that name one
+	off      map[string]string                 // why readings of files that are off do not run, by name
+	early    map[string][]entry                // variants whose reading no file has defined so far
 	// incomplete is true once a file could not be used: a name that is missing
 	// may stand in it, so nothing is said about missing names.
 	incomplete bool
@@ -73,7 +84,7 @@ type loader struct {
 
 func (l *loader) checkSettings() {
 	if rates := []string{"", RateCovered, RatePrometheus}; !slices.Contains(rates, l.settings.Rate) {
-		l.add(SeverityError, "", place{file: &file{name: settingsFile}}, nearest(l.settings.Rate, rates),
+		l.add(SeverityError, "", atSettings(), nearest(l.settings.Rate, rates),
 			"rate is %q: it is %s or %s", l.settings.Rate, RateCovered, RatePrometheus)
 	}
 }
@@ -92,6 +103,7 @@ func (l *loader) read(source Source) {
 }
 
 func (l *loader) build() *Set {
+	l.checkEarly()
 	l.buildParams()
 	l.buildReadings()
 	l.buildControls()

@@ -50,7 +50,10 @@ func TestShippedRulesLoad(t *testing.T) {
 	for _, r := range s.Readings {
 		names = append(names, r.Name)
 	}
-	if diff := cmp.Diff([]string{"cpu_packages", "cpu_power", "node_power", "node_power_host"}, names); diff != "" {
+	if diff := cmp.Diff([]string{
+		"cooling_zone_temperature", "cpu_packages", "cpu_power", "facility_ambient_temperature", "facility_cooling_power",
+		"facility_it_power", "node_inlet_temperature", "node_power", "node_power_host", "rack_power",
+	}, names); diff != "" {
 		t.Errorf("readings (-want +got):\n%s", diff)
 	}
 	c := s.Control("node_power_budget")
@@ -100,7 +103,7 @@ func TestCoveredIsTheDefault(t *testing.T) {
 	covered := mustLoad(t, Settings{}, shipped(t)...)
 	plain := mustLoad(t, Settings{Rate: RatePrometheus}, shipped(t)...)
 	for i, r := range covered.Readings {
-		want := strings.ReplaceAll(plain.Readings[i].Query, " (rate(", " (covered_rate(")
+		want := strings.ReplaceAll(plain.Readings[i].Query, "(rate(", "(covered_rate(")
 		if r.Query != want || r.Rate != RateCovered {
 			t.Errorf("%s runs\n%s\nwant\n%s", r.Name, r.Query, want)
 		}
@@ -123,7 +126,7 @@ func TestRateWindowSetting(t *testing.T) {
 		t.Errorf("the control runs %s; want its own window of 30s", q)
 	}
 	_, messages := Load(shipped(t), Settings{RateWindow: 5 * time.Second})
-	want := "settings: error: rate_window is 5s, below its minimum 30s (presets/otel/preset.yaml:9)\n  in parameter rate_window\n"
+	want := "settings: error: rate_window is 5s, below its minimum 30s (presets/otel/preset.yaml:14)\n  in parameter rate_window\n"
 	if got := printed(messages); got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}

@@ -21,6 +21,8 @@ var required = map[string][]string{
 	"controls": {"key", "engage", "release", "action", "target", "value", "limits", "ttl", "purpose"},
 	// A parameter with a help text introduces itself; {value: 650} sets one.
 	"params": {"value", "help"},
+	// Of a reading that has variants, each of these.
+	"variants": {"key", "expr"},
 }
 
 // core are the keys of which a new rule has at least one: without any it was
@@ -47,6 +49,48 @@ func hasAll(v *value, keys []string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return v.get(k) == nil })
 }
 
+// defines says whether a rule is written at full length. A reading with variants
+// is where it brings a variant that is there already: one that is new is a change.
+func (l *loader) defines(section string, v, before *value) bool {
+	if section != "readings" || v.get("variants") == nil {
+		return hasAll(v, required[section])
+	}
+	return v.get("use") != nil && slices.ContainsFunc(v.get("variants").entries, func(e entry) bool {
+		return hasAll(e.value, required["variants"]) && before.get("variants").get(e.key.text) != nil
+	})
+}
+
+// isNew says whether a rule that no earlier file has can be meant to be new.
+func isNew(section string, v *value) bool {
+	return hasAny(v, core[section]) || section == "readings" && v.get("use") != nil && v.get("variants") != nil
+}
+
+// addsVariants is a change that only brings variants. It may come before the file
+// that defines the reading.
+func addsVariants(v *value) bool { return len(v.entries) == 1 && v.entries[0].key.text == "variants" }
+
+// takeEarly are the variants that came before their reading, nil without any.
+func (l *loader) takeEarly(section, name string) *value {
+	if section != "readings" {
+		return nil
+	}
+	var body *value
+	for _, e := range l.early[name] {
+		body = l.overlay(body, e.value, ruleName(section, name))
+	}
+	delete(l.early, name)
+	return body
+}
+
+// checkEarly reports variants of a reading that no file has.
+func (l *loader) checkEarly() {
+	for _, name := range slices.Sorted(maps.Keys(l.early)) {
+		for _, e := range l.early[name] {
+			l.nothingBefore("readings", e.key, "nothing to change: no %s is defined in any file")
+		}
+	}
+}
+
 func hasAny(v *value, keys []string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil })
 }
@@ -55,7 +99,12 @@ func hasAny(v *value, keys []string) bool {
 func (l *loader) merge(f *file, root *value) {
 	if l.merged == nil {
 		l.merged = map[string]map[string]*definition{"params": {}, "readings": {}, "controls": {}}
-		l.removed, l.readers = map[string]*value{}, map[string][]string{}
+		l.removed, l.readers, l.off = map[string]*value{}, map[string][]string{}, map[string]string{}
+		l.early = map[string][]entry{}
+	}
+	if why := l.settings.Off[f.name]; why != "" {
+		l.turnOff(root, why)
+		return
 	}
 	l.fileWide(f, root)
 	for _, section := range sections {
@@ -127,10 +176,13 @@ func (l *loader) mergeOne(section string, e entry) {
 	switch {
 	case before == nil && replace:
 		l.nothingBefore(section, e.key, "replace: true, but no %s is defined before this file")
-	case before == nil && !hasAny(e.value, core[section]):
+	case before == nil && section == "readings" && addsVariants(e.value):
+		l.early[name] = append(l.early[name], e)
+		return
+	case before == nil && !isNew(section, e.value):
 		l.nothingBefore(section, e.key, "nothing to change: no %s is defined before this file")
 		return
-	case before != nil && !replace && hasAll(e.value, required[section]):
+	case before != nil && !replace && l.defines(section, e.value, before.body):
 		l.errorf(rule, e.key.at(), "defined twice, first at %s:%d; write only the keys that change, or add replace: true",
 			before.key.file.name, before.key.line)
 		return
@@ -139,8 +191,9 @@ func (l *loader) mergeOne(section string, e entry) {
 	if before == nil || replace {
 		if section == "readings" {
 			delete(l.removed, name)
+			delete(l.off, name)
 		}
-		l.merged[section][name] = &definition{key: e.key, body: l.overlay(nil, body, rule), home: e.key.file}
+		l.merged[section][name] = &definition{key: e.key, body: l.overlay(l.takeEarly(section, name), body, rule), home: e.key.file}
 		return
 	}
 	if section == "params" && !l.keepsKind(rule, before.get("value"), body.get("value")) {
@@ -167,6 +220,10 @@ func (l *loader) changes(v *value, section, rule string) *value {
 // file could not be read the rule may stand there, and nothing is said.
 func (l *loader) nothingBefore(section string, key *value, format string) {
 	if l.incomplete {
+		return
+	}
+	if why := l.off[key.text]; why != "" && section == "readings" {
+		l.errorf(ruleName(section, key.text), key.at(), "%s", why)
 		return
 	}
 	near := nearest(key.text, slices.Sorted(maps.Keys(l.merged[section])))

@@ -96,10 +96,16 @@ type Reading struct {
 	Name, Help string
 	Unit       string   // UCUM, as OpenTelemetry writes units: W, J, Cel, 1
 	Key        []string // the labels that tell answers apart
-	Expr       string   // as written
-	Query      string   // the exact query that runs
-	Rate       string   // RateCovered or RatePrometheus
-	Interval   time.Duration
+	// As are those labels as other rules know them, one for one: what a reading
+	// with variants is read by whichever is used. It is Key where they are alike.
+	As       []string
+	Variant  string   // the one that is used; "" where the reading has none
+	Variants []string // all of them, sorted
+	Note     string   // what to know of the answers; "" for nothing
+	Expr     string   // as written
+	Query    string   // the exact query that runs
+	Rate     string   // RateCovered or RatePrometheus
+	Interval time.Duration
 	// ForgetAfter is how long a component that was seen is still expected.
 	ForgetAfter time.Duration
 	// StaleAfter is the age that makes a component stale. 0 leaves it to the

@@ -136,7 +136,7 @@ func (l *loader) keepsKind(rule string, before, after *value) bool {
 
 // within checks a value against the bounds of its parameter.
 func (l *loader) within(rule string, p *param, q quantity) bool {
-	at := place{file: &file{name: settingsFile}}
+	at := atSettings()
 	if q.at != nil {
 		at = q.at.at()
 	}

@@ -21,6 +21,23 @@ func (l *loader) readBy(t *tree) {
 	})
 }
 
+// turnOff leaves the readings of a file out, and remembers why.
+func (l *loader) turnOff(root *value, why string) {
+	for _, e := range root.get("readings").listed() {
+		l.off[e.key.text] = why
+	}
+}
+
+// checkOff refuses a reading that is off where it is named.
+func (l *loader) checkOff(t *tree) {
+	parser.Inspect(t.root, func(n parser.Node, _ []parser.Node) error {
+		if vs, ok := n.(*parser.VectorSelector); ok && l.off[vs.Name] != "" {
+			l.errorf(t.rule, t.place(vs.PosRange), "%s: %s", vs.Name, l.off[vs.Name])
+		}
+		return nil
+	})
+}
+
 // checkRemoved refuses to remove a reading that another rule goes on to name:
 // there the name would turn into a metric that nobody sends, and a control that
 // reads it would never act again without a word.

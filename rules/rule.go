@@ -15,6 +15,8 @@ type rawReading struct {
 	def  *definition
 	expr *expression
 	node // its place in the graph of readings
+
+	spares []*spare
 }
 
 // rawControl is a control before its expressions are expanded.
@@ -36,21 +38,24 @@ func (l *loader) buildReadings() {
 func (l *loader) buildReading(name string, def *definition) *rawReading {
 	rule := ruleName("readings", name)
 	f := fields{loader: l, rule: rule, env: env{params: l.params}}
-	l.missing(rule, def, required["readings"])
 	if e, err := dialect.ParseExpr(name); err != nil || e.Type() != parser.ValueTypeVector {
 		l.errorf(rule, def.key.at(), "%s means something else in PromQL: give the reading another name", name)
 	}
-	r := &rawReading{def: def, expr: l.expression(rule, def.get("expr"), "expr")}
+	c := l.choose(rule, name, def)
+	r := &rawReading{def: def, expr: l.expression(rule, c.expr, "expr"), spares: l.spares(rule, def, c.name)}
 	r.Reading = Reading{
 		Name: name, Help: f.text(def.get("help")), Unit: f.text(def.get("unit")),
-		Key:         f.labels(def.get("key"), "key"),
-		Expr:        f.text(def.get("expr")),
+		Key: f.key(c.key), Variant: c.name, Variants: c.all, Note: f.text(c.note),
+		Expr:        f.text(c.expr),
 		Rate:        l.rate(rule, def),
 		Interval:    f.interval(def),
 		ForgetAfter: f.span(def.get("forget_after"), "forget_after", defaultForgetAfter, time.Minute, maxDuration),
 		StaleAfter:  f.span(def.get("stale_after"), "stale_after", 0, minStaleAfter, maxStaleAfter),
 		File:        def.home.name, Line: def.key.line,
-		origins: def.origins(),
+		origins: c.origins(def.origins()),
+	}
+	if r.As = r.Key; c.public != nil {
+		r.As = f.key(c.public)
 	}
 	if r.ForgetAfter <= r.StaleAfter {
 		l.errorf(rule, l.latest(def.get("forget_after"), def.get("stale_after")), "forget_after is %s: it must be longer than stale_after (%s)",
@@ -119,7 +124,7 @@ func (l *loader) buildControl(name string, def *definition) *rawControl {
 	f := fields{loader: l, rule: rule, env: env{params: l.params, with: c.with, seen: map[string]bool{}}}
 	c.Control = Control{
 		Name: name, Help: f.text(def.get("help")),
-		Mode: Observe, Key: f.labels(def.get("key"), "key"),
+		Mode: Observe, Key: f.labels(def.get("key"), "key", false),
 		Value:           f.text(def.get("value")),
 		Action:          f.action(def.get("action")),
 		Target:          f.target(def.get("target")),

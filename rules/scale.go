@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -42,10 +43,16 @@ func (s *scaled) fits(how scaling) bool {
 	return s.plain || how == linear || (how == ordered || how == counting) && s.factor > 0
 }
 
-// take moves what the reference says beyond the name onto the selector.
-func (s *scaled) take(ref *parser.VectorSelector) (why string) {
+// take moves what the reference says beyond the name onto the selector, whose own
+// labels have the names given under which the reference knows them.
+func (s *scaled) take(ref *parser.VectorSelector, names map[string]string) (why string) {
 	for _, m := range ref.LabelMatchers {
-		if m.Name != "__name__" {
+		if m.Name != nameLabel {
+			for own, as := range names {
+				if m.Name == as {
+					m = labels.MustNewMatcher(m.Type, own, m.Value)
+				}
+			}
 			s.selector.LabelMatchers = append(slices.Clip(s.selector.LabelMatchers), m)
 		}
 	}

@@ -41,13 +41,14 @@ var paramShape = keyed(map[string]*shape{
 
 var readingShape = keyed(map[string]*shape{
 	"help": one, "unit": one, "key": many, "expr": one, "rate": one, "interval": one,
-	"forget_after": one, "stale_after": one, "replace": one,
+	"forget_after": one, "stale_after": one, "replace": one, "note": one,
+	"use": one, "variants": {kind: mapping, any: variantShape},
 }, map[string]string{
-	"family":   "family: " + laterText,
-	"vendor":   "vendor: " + laterText + "; write the maker's metric names into expr",
-	"variants": "variants: " + laterText + "; write one expr, or a reading for each variant",
-	"use":      "use: " + laterText + "; it chooses among variants",
+	"family": "family: " + laterText,
+	"vendor": "vendor: " + laterText + "; write the maker's metric names into expr",
 })
+
+var variantShape = keyed(map[string]*shape{"key": many, "expr": one, "note": one}, nil)
 
 var controlShape = keyed(map[string]*shape{
 	"help": one, "mode": one, "key": many, "with": pair,

@@ -53,7 +53,7 @@ Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which n
 }
 
 // ruleKeys are the settings that decide what rules are loaded and how.
-var ruleKeys = []string{"rules", "rate_window", "rate"}
+var ruleKeys = []string{"rules", "rate_window", "rate", "presets.node_power.use", "presets.node_power.scope", "presets.facility.enabled"}
 
 // checked is what one run of check has found.
 type checked struct {

@@ -25,6 +25,9 @@ type config struct {
 	Rules         []string
 	RateWindow    time.Duration
 	Rate          string
+	PowerPreset   string
+	PowerScope    string
+	Facility      bool
 	Naming        string
 	Promote       []string
 	AttrPrefix    string
@@ -79,6 +82,7 @@ func defaultConfig() *config {
 	c := &config{
 		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
 		Node: host, Rules: []string{defaultRules}, Rate: "covered",
+		PowerPreset: "otel", PowerScope: "components",
 		Naming: namings()[0], Promote: ingest.DefaultPromote(), AttrPrefix: "ate",
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",

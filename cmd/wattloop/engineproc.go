@@ -198,10 +198,17 @@ func (p *parts) tellInputs(set *rules.Set) {
 	if text := p.c.namingWarning(); text != "" {
 		p.log.Warn(text)
 	}
-	for _, in := range []struct{ name, scope string }{{"node_power", "components"}, {"node_power_host", "host"}} {
-		r := set.Reading(in.name)
+	for _, name := range []string{"node_power", "node_power_host"} {
+		r := set.Reading(name)
 		if r == nil {
 			continue
+		}
+		preset, scope := "otel", "components"
+		if r.Variant != "" {
+			preset = r.Variant
+		}
+		if short, host := strings.CutSuffix(preset, "-host"); host || name == "node_power_host" {
+			preset, scope = short, "host"
 		}
 		window := "-"
 		for _, f := range r.Explain().Params {
@@ -209,8 +216,11 @@ func (p *parts) tellInputs(set *rules.Set) {
 				window = f.Value
 			}
 		}
-		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset otel, scope %s, naming %s, attributes labels, window %s, rate %s, query %s",
-			in.name, p.c.StoragePath, in.scope, p.c.Naming, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
+		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset %s, scope %s, naming %s, attributes labels, window %s, rate %s, query %s",
+			name, p.c.StoragePath, preset, scope, p.c.Naming, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
+		if r.Note != "" {
+			p.log.Info(fmt.Sprintf("input %s: %s", name, r.Note))
+		}
 	}
 }
 

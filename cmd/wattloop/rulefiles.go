@@ -82,7 +82,36 @@ func readRulePath(p string) ([]rules.Source, error) {
 
 // settings are what the configuration says to the rule loader.
 func (c *config) ruleSettings() rules.Settings {
-	return rules.Settings{RateWindow: c.RateWindow, Rate: c.Rate}
+	return rules.Settings{RateWindow: c.RateWindow, Rate: c.Rate, Use: c.variants(), Off: c.presetsOff()}
+}
+
+// variants are what the configuration chooses. What it leaves at its default is
+// the files' to say.
+func (c *config) variants() map[string]rules.Choice {
+	const use, scope = "presets.node_power.use", "presets.node_power.scope"
+	var said []string
+	say := func(key, value string) {
+		said = append(said, fmt.Sprintf("%s (%s) is %s", key, c.origin[key], value))
+	}
+	var power, cpu rules.Choice
+	if c.origin[use] != originDefault {
+		say(use, c.PowerPreset)
+		power.Use, cpu = c.PowerPreset, rules.Choice{Use: c.PowerPreset, Origin: said[0]}
+	}
+	if c.PowerScope == "host" {
+		say(scope, c.PowerScope)
+		power.Suffix = "-host"
+	}
+	power.Origin = strings.Join(said, ", ")
+	return map[string]rules.Choice{"node_power": power, "cpu_power": cpu}
+}
+
+// presetsOff are the files in the binary whose rules do not run, and why.
+func (c *config) presetsOff() map[string]string {
+	if c.Facility {
+		return nil
+	}
+	return map[string]string{"presets/facility/preset.yaml": "a reading of the facility preset, which is off: set presets.facility.enabled, or ENABLE_FACILITY_METRICS, to true"}
 }
 
 // rulesError is a refused rule set: its text is every error, as check prints
