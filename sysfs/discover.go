@@ -70,6 +70,9 @@ func (d *discovery) walk(dir string, depth int) error {
 			continue
 		}
 		sub := path.Join(dir, name)
+		if d.gone(sub) {
+			continue
+		}
 		below = append(below, sub)
 		if isZone && d.zones[name] == nil {
 			zone, err := d.read(sub, name)
@@ -88,6 +91,35 @@ func (d *discovery) walk(dir string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// gone reports whether a zone is listed whose directory is not there: it went
+// while we looked, or a container has /sys/devices/virtual/powercap hidden (see
+// Masked).
+func (d *discovery) gone(dir string) bool {
+	_, err := d.fs.ReadDir(dir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Masked reports whether the class directory lists RAPL zones of which none is
+// there. Container runtimes hide /sys/devices/virtual/powercap so, since a
+// counter tells what the neighbours compute (CVE-2020-8694).
+func Masked(f FS) bool {
+	names, err := f.ReadDir("class/powercap")
+	if err != nil {
+		return false
+	}
+	d, listed := discovery{fs: f}, false
+	for _, name := range names {
+		if ctype, _, _ := strings.Cut(name, ":"); ctype != typeMSR && ctype != typeMMIO {
+			continue
+		}
+		if !d.gone(path.Join("class/powercap", name)) {
+			return false
+		}
+		listed = true
+	}
+	return listed
 }
 
 func (d *discovery) read(dir, id string) (*Zone, error) {

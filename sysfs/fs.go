@@ -211,6 +211,21 @@ func (f FS) ReadDir(path string) ([]string, error) {
 	return names, nil
 }
 
+// Readlink returns where a symbolic link points, as it is written there. What
+// is no link is an error.
+func (f FS) Readlink(path string) (string, error) {
+	root, err := os.OpenRoot(f.root())
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	target, err := root.Readlink(path)
+	if err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: path, Err: cause(err)}
+	}
+	return target, nil
+}
+
 // open walks from the root without leaving it. An error carries the path below
 // the root, or the root itself when that is what is wrong.
 func (f FS) open(path string, flag int) (*os.File, error) {

@@ -11,8 +11,9 @@ type Kind string
 
 // The kinds that the table has.
 const (
-	Counter Kind = "counter" // a monotonic sum
-	Gauge   Kind = "gauge"
+	Counter       Kind = "counter" // a monotonic sum
+	UpDownCounter Kind = "updowncounter"
+	Gauge         Kind = "gauge"
 )
 
 // Strategy is how a receiver spells names, in the words of Prometheus's

@@ -15,8 +15,9 @@ var strategies = []Strategy{
 // S0-91, S0-148: every spelling in the table is the translator's own.
 func TestSpellings(t *testing.T) {
 	types := map[Kind]otlptranslator.MetricType{
-		Counter: otlptranslator.MetricTypeMonotonicCounter,
-		Gauge:   otlptranslator.MetricTypeGauge,
+		Counter:       otlptranslator.MetricTypeMonotonicCounter,
+		UpDownCounter: otlptranslator.MetricTypeNonMonotonicCounter,
+		Gauge:         otlptranslator.MetricTypeGauge,
 	}
 	for _, s := range strategies {
 		namer := otlptranslator.NewMetricNamer("", otlptranslator.TranslationStrategyOption(s))
