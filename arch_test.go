@@ -42,7 +42,7 @@ var rooms = map[string]rule{
 	"rules":               {ours: []string{"presets/names"}, outside: []string{prom + "promql/parser", prom + "model/labels", "gopkg.in/yaml.v3"}, never: []string{"os", "net"}},
 	"store":               {outside: append([]string{prom + "tsdb", prom + "promql", prom + "storage", prom + "model", prom + "util/annotations", "github.com/prometheus/common/model", "github.com/prometheus/client_model/go", unix}, observed...)},
 	"ingest":              {ours: []string{"access", "presets/names"}, outside: append([]string{pdata, "github.com/prometheus/otlptranslator", prom + "storage", prom + "model/labels", prom + "model/value", prom + "model/histogram", prom + "model/exemplar", "golang.org/x/text/unicode/norm", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix, "github.com/klauspost/compress"}, observed...)},
-	"ingest/host":         {ours: []string{"ingest", "sysfs", "presets/names"}, outside: []string{pdata}},
+	"ingest/host":         {ours: []string{"ingest", "sysfs", "presets/names"}, outside: []string{pdata, "github.com/NVIDIA/go-nvml"}},
 	"ingest/listen":       {ours: []string{"access", "ingest"}, outside: []string{"google.golang.org/grpc", unix}},
 	"ingest/relay":        {ours: []string{"ingest"}, outside: append([]string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix}, observed...)},
 	"access":              {outside: []string{unix}},

@@ -21,6 +21,7 @@ type Facts struct {
 	Integrity  []Loss    `json:"integrity"`
 	Channels   []Channel `json:"channels"`
 	Relay      []Relay   `json:"relay"`                 // empty without an upstream
+	Meters     []Meter   `json:"meters"`                // of this machine, empty where host.enabled is false
 	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
 }
 
@@ -29,6 +30,18 @@ type Loss struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	Why  string    `json:"why"`
+}
+
+// Meter is one of this machine's, or a kind of meters that it has none of. What
+// is not readable is absent from the samples, never zero.
+type Meter struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name,omitempty"`
+	Source   string `json:"source,omitempty"`
+	Found    bool   `json:"found"`
+	Readable bool   `json:"readable"`
+	Reason   string `json:"reason,omitempty"`
+	Remedy   string `json:"remedy,omitempty"`
 }
 
 // Channel is one door that samples come in through. LagSeconds is the age of
@@ -178,6 +191,9 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	}
 	if s.Channels == nil {
 		s.Channels = []Channel{}
+	}
+	if s.Meters == nil {
+		s.Meters = []Meter{}
 	}
 	if s.Relay == nil {
 		s.Relay = []Relay{}

@@ -43,12 +43,13 @@ type SensorKind string
 
 // Kinds of sensors. Files of temperatures hold thousandths of a degree Celsius,
 // those of power microwatts, of fans revolutions per minute, of energy
-// microjoules.
+// microjoules, of frequencies hertz.
 const (
 	TemperatureSensor SensorKind = "temp"
 	PowerSensor       SensorKind = "power"
 	FanSensor         SensorKind = "fan"
 	EnergySensor      SensorKind = "energy"
+	FrequencySensor   SensorKind = "freq"
 )
 
 // Chips finds the hwmon chips of a machine, sorted by name and device. A
@@ -158,7 +159,7 @@ func sensors(f FS, c Chip, entries []string) []Sensor {
 		digits := strings.TrimLeft(stem, "abcdefghijklmnopqrstuvwxyz")
 		kind := SensorKind(strings.TrimSuffix(stem, digits))
 		n, err := strconv.Atoi(digits)
-		if err != nil || !slices.Contains([]SensorKind{TemperatureSensor, PowerSensor, FanSensor, EnergySensor}, kind) {
+		if err != nil || !slices.Contains([]SensorKind{TemperatureSensor, PowerSensor, FanSensor, EnergySensor, FrequencySensor}, kind) {
 			continue
 		}
 		s := Sensor{Kind: kind, Number: n, File: path.Join(c.Path, name)}

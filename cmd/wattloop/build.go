@@ -122,7 +122,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err := p.defineChannels(); err != nil {
 		return nil, withCode(exitFound, errors.Join(err, p.close()))
 	}
-	if c.HostEnabled && len(meters) > 0 {
+	if c.HostEnabled {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.close()))
 		}

@@ -87,15 +87,12 @@ func defaultConfig() *config {
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
-		Sysfs: "/sys", HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
+		Sysfs: findSysfs(mounts), HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
 		origin: map[string]string{},
 	}
 	for _, s := range c.settings() {
 		c.origin[s.key] = originDefault
-	}
-	if st, err := os.Stat("/host-sys"); err == nil && st.IsDir() {
-		c.Sysfs = "/host-sys"
 	}
 	return c
 }

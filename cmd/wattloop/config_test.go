@@ -336,3 +336,33 @@ func TestConfigAccess(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 }
+
+// S0-185: a container reads the host's sysfs at /host-sys where it is mounted;
+// an empty folder there is no mount.
+func TestFindSysfs(t *testing.T) {
+	dir := t.TempDir()
+	places := []string{filepath.Join(dir, "host-sys"), "/sys"}
+	is := func(want string) {
+		t.Helper()
+		if got := findSysfs(places); got != want {
+			t.Errorf("findSysfs = %s; want %s", got, want)
+		}
+	}
+	is("/sys")
+	if err := os.Mkdir(places[0], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	is("/sys")
+	if err := os.Mkdir(filepath.Join(places[0], "devices"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	is(places[0])
+	for sys, want := range map[string]string{"/sys": "/proc", "/host-sys/": "/proc", "/tmp/x/sys": "/tmp/x/proc"} {
+		if got := (&config{Sysfs: sys}).proc(); got != want {
+			t.Errorf("proc of %s = %s; want %s", sys, got, want)
+		}
+	}
+	if strings.Join(mounts, " ") != "/host-sys /sys" {
+		t.Errorf("looked for at %v", mounts)
+	}
+}

@@ -236,6 +236,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	}
 	f.Channels = p.channels()
 	f.Relay = p.relayFacts()
+	f.Meters = p.meters()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)
 	p.lossMu.Unlock()

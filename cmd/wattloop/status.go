@@ -93,6 +93,7 @@ func printStatus(w io.Writer, s *status) error {
 		return err
 	}
 	fmt.Fprintln(w)
+	printMeters(w, s.Meters)
 	if err := printChannels(w, s.Channels); err != nil {
 		return err
 	}

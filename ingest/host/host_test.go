@@ -48,7 +48,7 @@ func (c *capture) source(meters []Meter) *Source {
 	}
 }
 
-// points are the newest request's, by "type/id".
+// points are the energies of the newest request, by "type/id", and "host".
 func (c *capture) points(t testing.TB) map[string]pmetric.NumberDataPoint {
 	t.Helper()
 	out := map[string]pmetric.NumberDataPoint{}
@@ -59,12 +59,21 @@ func (c *capture) points(t testing.TB) map[string]pmetric.NumberDataPoint {
 	for i := range rms.Len() {
 		ms := rms.At(i).ScopeMetrics().At(0).Metrics()
 		for j := range ms.Len() {
+			name := ms.At(j).Name()
+			if name != "hw.energy" && name != "hw.host.energy" {
+				continue
+			}
 			ps := ms.At(j).Sum().DataPoints()
 			for k := range ps.Len() {
 				a := ps.At(k).Attributes()
-				typ, _ := a.Get("hw.type")
+				typ, hasType := a.Get("hw.type")
 				id, _ := a.Get("hw.id")
-				key := typ.Str() + "/" + id.Str()
+				key := "host"
+				if name == "hw.energy" {
+					key = typ.Str() + "/" + id.Str()
+				} else if hasType || a.Len() != 0 {
+					t.Errorf("hw.host.energy has attributes %v; want none (S0-112)", a.AsRaw())
+				}
 				if _, twice := out[key]; twice {
 					t.Errorf("%s is in one request twice", key)
 				}
@@ -106,8 +115,8 @@ func watts(t *testing.T, name string) map[string]float64 {
 	return out
 }
 
-// C49, C50, C52, S0-107, S0-109, S0-110: packages alone are cpu, each meter
-// counts once, each zone wraps at its own range.
+// C49, C50, C52, S0-107, S0-109 to S0-112, S0-178: packages alone are cpu, psys
+// is the host, each meter counts once, each zone wraps at its own range.
 func TestCases(t *testing.T) {
 	f := func(name string, want map[string]float64) {
 		t.Helper()
@@ -115,7 +124,7 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s: watts (-want +got):\n%s", name, diff)
 		}
 	}
-	f("C49-rapl-only-package-zones", map[string]float64{"cpu/cpu0": 120, "cpu/cpu1": 90, "memory/dram0": 30})
+	f("C49-rapl-only-package-zones", map[string]float64{"cpu/cpu0": 120, "cpu/cpu1": 90, "memory/dram0": 30, "host": 265})
 	f("C50-rapl-one-counter-three-paths", map[string]float64{"cpu/cpu0": 100, "cpu/cpu1": 60})
 	f("C52-rapl-wrap-per-zone", map[string]float64{"cpu/cpu0": 57.33, "cpu/cpu1": 60, "memory/dram0": 8})
 }
@@ -150,7 +159,7 @@ func TestShape(t *testing.T) {
 	want := `{"resourceMetrics":[{"resource":{"attributes":[` +
 		`{"key":"k8s.node.name","value":{"stringValue":"worker-01"}},{"key":"host.name","value":{"stringValue":"worker-01.local"}},` +
 		`{"key":"service.name","value":{"stringValue":"wattloop"}},{"key":"service.instance.id","value":{"stringValue":"worker-01/host"}}]},` +
-		`"scopeMetrics":[{"scope":{"name":"github.com/wattloop/wattloop/ingest/host"},"metrics":[{"name":"hw.energy","description":"Energy that the component has used","unit":"J","sum":{` +
+		`"scopeMetrics":[{"scope":{"name":"github.com/wattloop/wattloop/ingest/host"},"metrics":[{"name":"hw.energy","description":"energy that a component has used","unit":"J","sum":{` +
 		`"dataPoints":[` + strings.Join([]string{point("cpu", "cpu0", "", "57.32885"), point("memory", "dram0", "cpu0", "8"), point("cpu", "cpu1", "", "60")}, ",") +
 		`],"aggregationTemporality":2,"isMonotonic":true}}]}]}]}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
@@ -186,7 +195,7 @@ func cpu(id string, rng uint64, x *text) Meter {
 func TestFailedReadIsAGap(t *testing.T) {
 	a, b := &text{value: "1000000"}, &text{value: "5000000"}
 	c := capture{now: t0}
-	s := c.source([]Meter{cpu("cpu0", 1e9, a), cpu("cpu1", 1e9, b)})
+	s := c.source([]Meter{cpu("cpu0", 1e11, a), cpu("cpu1", 1e11, b)})
 	poll := func(wantErr string, want map[string]float64) {
 		t.Helper()
 		c.requests = nil
@@ -240,6 +249,7 @@ func TestUnknownEnergyStartsAnew(t *testing.T) {
 	f("went back, range below the value", 100, "9000000", "1000000")
 	f("began anew after a suspend", 262143328850, "100000000000", "1000000")
 	f("a leap", 262143328850, "1000000", "100000000000")
+	f("a range that one interval can wrap", 5_000_000_000, "1000000", "2000000")
 }
 
 func TestClockSteps(t *testing.T) {
@@ -298,12 +308,12 @@ func TestDies(t *testing.T) {
 // However a counter wraps, the published energy is exactly what was used.
 func TestWrapIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		rng := rapid.Uint64Range(1, 1<<63).Draw(rt, "range")
+		rng := rapid.Uint64Range(6_000_000_001, 1<<63).Draw(rt, "range")
 		raw := rapid.Uint64Range(0, rng-1).Draw(rt, "first")
 		x := &text{value: fmt.Sprint(raw)}
 		c := &component{typ: "cpu", id: "cpu0", counters: []*counter{{meter: cpu("cpu0", rng, x), apart: true}}}
 		now, used := t0, uint64(0)
-		if err := c.poll(now); err != nil {
+		if _, err := c.poll(now, Boot{}); err != nil {
 			rt.Fatal(err)
 		}
 		for range rapid.IntRange(0, 20).Draw(rt, "polls") {
@@ -313,7 +323,7 @@ func TestWrapIsExact(t *testing.T) {
 			now = now.Add(time.Second)
 			x.value = fmt.Sprint(raw)
 			before := c.total
-			if err := c.poll(now); err != nil {
+			if _, err := c.poll(now, Boot{}); err != nil {
 				rt.Fatal(err)
 			}
 			if c.total < before {
@@ -342,7 +352,7 @@ func TestOpen(t *testing.T) {
 	for _, m := range meters {
 		names = append(names, m.Name)
 	}
-	if diff := cmp.Diff([]string{"package-0", "dram of package-0"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"package-0", "dram of package-0", "psys"}, names); diff != "" {
 		t.Errorf("meters (-want +got):\n%s", diff)
 	}
 }
@@ -392,9 +402,13 @@ func TestRun(t *testing.T) {
 		if len(c.requests) != 3 {
 			t.Errorf("%d requests; want 3 of 5 polls", len(c.requests))
 		}
-		want := "level=WARN msg=\"host meters failed\" error=\"host: cpu0-zone: no such device\"\nlevel=INFO msg=\"host meters are read again\"\n"
+		want := "level=INFO msg=\"host meters\" rapl=1 cpufreq=0 hwmon=0 nvml=0 pressure=0 network=0\n" +
+			"level=WARN msg=\"meter cannot be read\" meter=\"rapl cpu0-zone\" reason=\"host: cpu0-zone: no such device\" remedy=\"look at what the reason names; the rest is read all the same\"\n" +
+			"level=INFO msg=\"meter is read again\" meter=\"rapl cpu0-zone\"\n"
 		if diff := cmp.Diff(want, log.String()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
 }
+
+func microjoules(n uint64) string { return fmt.Sprint(n) }

@@ -14,20 +14,38 @@ import (
 // JSON beside the descriptor, from the process that may open it.
 type Meter struct {
 	Name   string `json:"name"`             // of the zone, for messages: package-0, dram of package-0
-	Type   string `json:"type"`             // hw.type: cpu or memory
-	ID     string `json:"id"`               // hw.id: cpu0, dram0
+	Type   string `json:"type"`             // hw.type: cpu, memory, gpu; empty: the whole host
+	ID     string `json:"id,omitempty"`     // hw.id: cpu0, dram0; empty for the whole host
 	Parent string `json:"parent,omitempty"` // hw.parent of a memory: cpu0
 	Path   string `json:"path"`             // of the counter, relative to the sysfs root
 	Range  uint64 `json:"range"`            // microjoules; the counter wraps there, 0 is unknown
 	// File reads the counter anew at offset 0, in microjoules.
 	File io.ReaderAt `json:"-"`
+
+	ask func() (uint64, error) // instead of File, where there is none
+}
+
+// most is the power in watts that the meter can never show: twice what the
+// largest packages, memories, cards and hosts of this day draw. It tells a
+// counter that wrapped from one that began anew, as after a suspend, and how long
+// a counter may go unread before a wrap can have been missed.
+func (m Meter) most() float64 {
+	switch m.Type {
+	case "memory":
+		return 500
+	case "":
+		return 4000
+	case "gpu":
+		return 3000
+	}
+	return 1000
 }
 
 // Find lists the meters of a tree, not yet open: one for each CPU package, or
-// for each die where a package is metered by die, and one for the memory of
-// each. A package that is listed on several paths is one meter; core, uncore
-// and psys are none, since the packages hold them or they hold the packages
-// (S0-107, S0-109, S0-110).
+// for each die where a package is metered by die, one for the memory of each,
+// and one for the platform (psys), which is the whole host and has no hw.type.
+// A package that is listed on several paths is one meter; core and uncore are
+// none, since the packages hold them (S0-107, S0-109 to S0-112).
 func Find(f sysfs.FS) ([]Meter, error) {
 	zones, err := sysfs.Zones(f)
 	if err != nil {
@@ -35,17 +53,15 @@ func Find(f sysfs.FS) ([]Meter, error) {
 	}
 	var meters []Meter
 	for _, z := range zones {
-		if z.Socket < 0 {
-			continue
-		}
 		n := strconv.Itoa(z.Socket)
 		m := Meter{Name: z.Name, Path: z.Energy(), Range: z.MaxRangeMicrojoules}
-		switch z.Kind {
-		case sysfs.Package:
+		switch {
+		case z.Kind == sysfs.Package:
 			m.Type, m.ID = "cpu", "cpu"+n
-		case sysfs.DRAM:
+		case z.Kind == sysfs.DRAM && z.Socket >= 0:
 			m.Type, m.ID, m.Parent = "memory", "dram"+n, "cpu"+n
 			m.Name = z.Name + " of " + z.Parent
+		case z.Kind == sysfs.Platform:
 		default:
 			continue
 		}
@@ -78,6 +94,9 @@ func Open(f sysfs.FS) ([]Meter, error) {
 
 // read returns the counter in microjoules.
 func (m Meter) read() (uint64, error) {
+	if m.ask != nil {
+		return m.ask()
+	}
 	if m.File == nil {
 		return 0, fmt.Errorf("host: %s: not open", m.Name)
 	}
