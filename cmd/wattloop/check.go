@@ -18,8 +18,8 @@ import (
 
 func checkCmd() *cobra.Command {
 	var (
-		strict bool
-		output string
+		strict, hardware bool
+		output           string
 	)
 	c := defaultConfig()
 	cmd := &cobra.Command{
@@ -30,18 +30,31 @@ serve would, and prints every message with path:line:col, the source line and a 
 that is a configuration file is checked as that; - is standard input. Without a PATH it checks
 what --config.file and the environment name.
 
-Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is.`,
+With --hardware it looks at this machine instead, or at the tree that --sysfs names: each meter and
+each actuator, whether it is found, readable, writable and locked, and what to do. It writes
+nothing. Run it as root, as serve is: the kernel gives energy counters to root alone.
+
+Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is; with
+--hardware 1 when something that is there cannot be read or written, 3 when the tree cannot be read.`,
 		Example: `  wattloop check rules.d/60-local.yaml wattloop.yaml
-  wattloop check --strict -o json /etc/wattloop/rules.d`,
+  wattloop check --strict -o json /etc/wattloop/rules.d
+  sudo wattloop check --hardware`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRuleFiles,
 	}
-	c.addFlags(cmd.Flags(), append([]string{"naming"}, ruleKeys...)...)
+	c.addFlags(cmd.Flags(), append([]string{"naming", "sysfs"}, ruleKeys...)...)
+	cmd.Flags().BoolVar(&hardware, "hardware", false, "look at the machine's meters and actuators instead of files")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
 	outputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
 			return withCode(exitFound, err)
+		}
+		if hardware {
+			if len(args) > 0 {
+				return withCode(exitUsage, fmt.Errorf("--hardware looks at the machine, not at %s; leave one of them out", args[0]))
+			}
+			return c.checkHardware(cmd.Context(), cmd.OutOrStdout(), output)
 		}
 		got, err := c.checkPaths(args, cmd.InOrStdin())
 		if err != nil {
