@@ -5,11 +5,13 @@ SHELL       := /bin/bash
 
 # The NVML binding calls functions that its own header marks deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-GOFLAGS_BUILD := -ldflags="-s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+# What runs hot is compiled for it (docs/bench.md); not in cmd/wattloop/default.pgo,
+# which the tests would be compiled with too.
+GOFLAGS_BUILD := -pgo=cmd/wattloop/wattloop.pgo -ldflags="-s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 STATICCHECK   := go tool -modfile=tools.mod staticcheck
 TIMEOUT       ?= 15m
 
-.PHONY: build demo test lint js mutants clients golden bench soak fuzz deps help
+.PHONY: build demo test lint js mutants clients golden bench profile soak fuzz deps help
 
 build: ## bin/wattloop, stripped; the first build compiles Prometheus's TSDB and takes a few minutes
 	@total=$$(go list -deps ./cmd/wattloop | wc -l); \
@@ -50,6 +52,9 @@ golden: ## rewrite the golden files; read the diff before you accept it
 
 bench: build ## figures as "name value unit" lines, beside Prometheus and VictoriaMetrics (docs/bench.md)
 	@cd bench && go run . -wattloop ../bin/wattloop $(ARGS)
+
+profile: ## measure anew what the binary is compiled for, cmd/wattloop/wattloop.pgo
+	@cd bench && go run . -profile ../cmd/wattloop/wattloop.pgo
 
 soak: build ## the long runs: 500 engine kills, 30 minutes of bombs
 	@WATTLOOP_KILLS=$${WATTLOOP_KILLS:-500} go test -timeout 3h -v -count=1 -parallel 5 -run 'TestEngineKilled' ./cmd/wattloop

@@ -28,11 +28,17 @@ type target struct {
 	cmd  *exec.Cmd
 	url  string // of the OTLP receiver
 	data string // folder of its samples; empty: none
+
+	stopped func() error // called once it has ended, while its folder is there; nil: nothing to do
 }
 
-func (t *target) stop() {
+func (t *target) stop() error {
 	t.cmd.Process.Signal(syscall.SIGTERM)
 	t.cmd.Wait()
+	if t.stopped != nil {
+		return t.stopped()
+	}
+	return nil
 }
 
 // command ends with ctx, gently at first; its words go to a file, since a pipe
@@ -64,7 +70,7 @@ func wattloop(bin string) contender {
 			if err != nil {
 				return nil, err
 			}
-			return &target{s.cmd, "http://" + s.addr + "/v1/metrics", filepath.Join(dir, "data")}, nil
+			return &target{cmd: s.cmd, url: "http://" + s.addr + "/v1/metrics", data: filepath.Join(dir, "data")}, nil
 		},
 	}
 }
@@ -119,7 +125,7 @@ func startPeer(ctx context.Context, dir, data, otlp, ready, bin string, args ...
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	t := &target{cmd, "http://" + addr + otlp, data}
+	t := &target{cmd: cmd, url: "http://" + addr + otlp, data: data}
 	for range 600 {
 		if resp, err := http.Get("http://" + addr + ready); err == nil {
 			resp.Body.Close()
@@ -129,7 +135,7 @@ func startPeer(ctx context.Context, dir, data, otlp, ready, bin string, args ...
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.stop()
+	_ = t.stop()
 	said, _ := os.ReadFile(filepath.Join(dir, "log"))
 	return nil, fmt.Errorf("%s was not ready within a minute:\n%s", bin, said)
 }

@@ -40,6 +40,7 @@ func bench() error {
 	only := flag.String("only", "", "peers, noisy, reaction or replay")
 	rounds := flag.Int("rounds", 3, "how often each server runs in turn")
 	series := flag.Int("series", 0, "measure the servers with 10000 or 100000 series alone")
+	guide := flag.String("profile", "", "measure nothing: write the CPU profile that make build is guided by to this file")
 	flag.Parse()
 	if flag.Arg(0) == "child" {
 		return child(flag.Args()[1:])
@@ -55,6 +56,9 @@ func bench() error {
 		return err
 	}
 	r := run{ctx, *short, *short || *alone, dir, *bin, *rounds, *series}
+	if *guide != "" {
+		return profile(r, *guide)
+	}
 	fmt.Printf("# %s %s/%s, %d cores\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, m := range []struct {
 		name string

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,7 +47,7 @@ func (r run) race(c contender, domain string, series, ticks int) (lap, error) {
 		return lap{}, err
 	}
 	l, err := r.load(t, bodies, ticks)
-	t.stop() // what a server writes only as it ends is in its folder now
+	err = errors.Join(err, t.stop()) // what a server writes only as it ends is in its folder now
 	if err != nil || t.data == "" {
 		return l, err
 	}

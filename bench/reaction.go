@@ -55,11 +55,9 @@ func reaction(r run) error {
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(benchRules), 0o644); err != nil {
 		return err
 	}
-	bin := filepath.Join(r.dir, "wattloop-nopace")
-	build := exec.CommandContext(r.ctx, "go", "build", "-tags", "wattloop_bench", "-o", bin, "./cmd/wattloop")
-	build.Dir, build.Stderr = "..", os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build with -tags wattloop_bench: %w", err)
+	bin, err := r.tagged("wattloop_bench")
+	if err != nil {
+		return err
 	}
 	s, err := startServer(r.ctx, bin, dir, "--rules", filepath.Join(dir, "rules.yaml"), "--actuation.enabled", "--actuation.observe-first=0s")
 	if err != nil {
@@ -67,6 +65,17 @@ func reaction(r run) error {
 	}
 	defer s.stop()
 	return s.trials(r.ctx, trials)
+}
+
+// tagged builds the binary with a tag that the one that ships has not.
+func (r run) tagged(tag string) (bin string, err error) {
+	bin = filepath.Join(r.dir, tag)
+	build := exec.CommandContext(r.ctx, "go", "build", "-tags", tag, "-o", bin, "./cmd/wattloop")
+	build.Dir, build.Stderr = "..", os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("build with -tags %s: %w", tag, err)
+	}
+	return bin, nil
 }
 
 // server is one running `wattloop serve`.

@@ -67,6 +67,7 @@ func engineCmd() *cobra.Command {
 func runEngine(ctx context.Context, c *config, again func() (*config, error), clk clock, stderr io.Writer) error {
 	log := newLogger(c.LogLevel, os.Stderr)
 	quietGRPC(log)
+	defer profile(c.StatePath)()
 	c.memoryLimit = limitMemory()
 	set, msgs, err := c.loadRules()
 	if err != nil {
