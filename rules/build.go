@@ -12,6 +12,7 @@ import (
 func (l *loader) expand() *Set {
 	out := &Set{}
 	base := make(map[string]*Reading, len(l.readings))
+	l.acting = l.actingRules()
 	for _, name := range slices.Sorted(maps.Keys(l.readings)) {
 		raw := l.readings[name]
 		l.checkReading(raw)

@@ -21,6 +21,7 @@ func (l *loader) checkReading(r *rawReading) {
 		r.broken = true
 		return
 	}
+	l.checkUnitWord(r)
 	l.checkReadingTree(r.tree, r.Key)
 }
 
@@ -125,6 +126,8 @@ func (l *loader) checkTree(t *tree, trusted []string) {
 	l.checkOff(t)
 	l.checkOr(t, t.root, false)
 	l.checkNames(t)
+	l.checkJoins(t)
+	l.checkUnitNames(t)
 }
 
 // checkNames warns of a metric whose name is a near miss of a reading: a typo
@@ -157,13 +160,13 @@ var (
 	counterWise = []string{"rate", "irate", "increase", "delta", "idelta", "deriv", coveredRate, coveredIncrease}
 )
 
-// checkCounters warns of a counter whose height goes into the answer (S0-169).
+// checkCounters tells of a counter whose height goes into the answer (S0-169).
 func (l *loader) checkCounters(t *tree, e parser.Expr, counts bool) {
 	switch e := e.(type) {
 	case *parser.VectorSelector:
 		name := l.metricBehind(e.Name)
 		if counts && strings.HasSuffix(name, "_total") {
-			l.warnf(t.rule, t.place(e.PosRange), "%s is a counter and is read without rate(): its value is the sum since some start", name)
+			l.checkHeight(t, e, name)
 		}
 	case *parser.Call:
 		if slices.Contains(blind, e.Func.Name) {
@@ -209,7 +212,7 @@ func (l *loader) metricBehind(name string) string {
 	return ""
 }
 
-// checkOr warns of an `or` that drops series without saying so (S0-141): by all
+// checkOr tells of an `or` that drops series without saying so (S0-141): by all
 // labels, a series of the right side that has the labels of one on the left
 // disappears. on() says what it chooses by, label_replace tells the sides apart,
 // and between whole aggregations or conditions `or` is a fallback.
@@ -224,10 +227,10 @@ func (l *loader) checkOr(t *tree, e parser.Expr, combined bool) {
 		}
 		return
 	}
-	if vm := b.VectorMatching; vm != nil && !vm.On && len(vm.MatchingLabels) == 0 && !apart(b.LHS, b.RHS) {
+	if vm := b.VectorMatching; vm != nil && !vm.On && len(vm.MatchingLabels) == 0 && !apart(b.LHS, b.RHS) && !oneSeries(b.LHS, b.RHS) {
 		for _, side := range []parser.Expr{b.LHS, b.RHS} {
 			if !l.guarded(side, combined) {
-				l.warnf(t.rule, t.place(b.RHS.PositionRange()),
+				l.lint(t.rule, t.place(b.RHS.PositionRange()),
 					"this `or` drops series that have the labels of one on its left: add on (...), or label_replace() on each side")
 				break
 			}

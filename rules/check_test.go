@@ -41,6 +41,13 @@ func TestOrWithoutGuard(t *testing.T) {
 	f(`(sum > 5) or (slow > 5)`, false)
 	f(`sum > 5 or slow > 5 or slow < 1`, false)
 	f(`watts or other`, true)
+	// The same series by two selectors, and a constant to fall back on.
+	f(`sum by (n) (watts{a="b"} or watts{c=~"d|e"})`, false)
+	f(`sum by (n) (rate(x_total{a="b"}[5m]) or rate(x_total{c="d"}[5m]))`, false)
+	f(`sum by (n) (rate(x_total{a="b"}[5m]) or rate(x_total{c="d"}[1m]))`, true)
+	f(`sum by (n) (watts{a="b"} or watts{c="d"} offset 5m)`, true)
+	f(`sum by (n) (sum by (n) (watts{a="b"}) or sum by (n) (watts{c="d"}))`, true)
+	f(`sum by (n) (watts or vector(0))`, false)
 	f(`max by (n) (abs((watts or other)))`, true)
 }
 

@@ -62,12 +62,7 @@ type energy struct{ parts []*labels.Matcher }
 // energyOf is nil for a selector of anything but hw.energy and hw.host.energy, in
 // any spelling.
 func energyOf(vs *parser.VectorSelector) *energy {
-	name := vs.Name
-	for _, m := range vs.LabelMatchers {
-		if m.Name == nameLabel && m.Type == labels.MatchEqual {
-			name = m.Value
-		}
-	}
+	name := metricName(vs)
 	host, _ := names.Lookup("hw.host.energy")
 	component, _ := names.Lookup("hw.energy")
 	for _, s := range []names.Strategy{

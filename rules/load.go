@@ -80,6 +80,7 @@ type loader struct {
 	params   map[string]*param
 	readings map[string]*rawReading
 	controls map[string]*rawControl
+	acting   map[string]bool // rules that a control depends on, by their names in messages
 }
 
 func (l *loader) checkSettings() {
