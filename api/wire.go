@@ -63,7 +63,11 @@ type Channel struct {
 	Folded     uint64  `json:"folded"`
 	Rejected   uint64  `json:"rejected"`
 	LagSeconds float64 `json:"lag_seconds"`
-	Windows    Windows `json:"windows"`
+	// Lagging says that most requests come later than a tenth of the export
+	// interval; IntervalSeconds is that interval, 0 while it is unknown.
+	Lagging         bool    `json:"lagging"`
+	IntervalSeconds float64 `json:"interval_seconds"`
+	Windows         Windows `json:"windows"`
 }
 
 // Windows are the intervals of a channel's delta and cumulative streams that were

@@ -127,6 +127,9 @@ func (w *walk) committed(sm *sample) {
 	if s.late != nil {
 		s.late.put(sm.t, sm.v)
 	}
+	if gap := sm.t - s.newest; s.inOrder && gap > 0 && (w.gap == 0 || gap < w.gap) {
+		w.gap = gap
+	}
 	if !s.inOrder || sm.t >= s.newest {
 		s.inOrder, s.newest, s.value = true, sm.t, sm.v
 	}

@@ -187,6 +187,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 		r.o.Watch.Grew(rules, w.newest)
 	}
 	cm.count(&w.tally, w.now, w.newestAccepted)
+	r.judgeLag(src.channel)
 	if w.exemplars.point > 0 {
 		cm.countExemplars(&w.exemplars)
 	}

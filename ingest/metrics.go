@@ -12,6 +12,7 @@ type metrics struct {
 	points    *prometheus.CounterVec
 	exemplars *prometheus.CounterVec
 	lag       *prometheus.HistogramVec
+	lagging   *prometheus.GaugeVec
 	onward    *prometheus.CounterVec
 	records   *prometheus.CounterVec
 	windows   *prometheus.CounterVec
@@ -33,6 +34,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Age of the newest accepted point of each request when it was stored.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 		}, []string{"channel"}),
+		lagging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "wattloop_ingest_lagging",
+			Help: "1 while most requests of the channel come later than a tenth of its export interval, else 0.",
+		}, []string{"channel"}),
 		onward: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "wattloop_ingest_onward_total",
 			Help: "OTLP requests handed onward by channel and signal: queued for the upstream, refused since its queue has no_room, or failed.",
@@ -44,7 +49,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.windows, m.state = newWindows(reg), newStateMetrics(reg)
 	if reg != nil {
-		reg.MustRegister(m.points, m.exemplars, m.lag, m.onward, m.records)
+		reg.MustRegister(m.points, m.exemplars, m.lag, m.lagging, m.onward, m.records)
 	}
 	return m
 }
@@ -58,7 +63,8 @@ type channelMetrics struct {
 	lag              prometheus.Observer
 	windows          [numWindows]prometheus.Counter
 	windowCounts     [numWindows]atomic.Uint64 // the same, to be read
-	last             atomic.Int64              // the lag observed last, in milliseconds plus 1; 0 before the first
+	lags             lagGauge
+	last             atomic.Int64 // the lag observed last, in milliseconds plus 1; 0 before the first
 }
 
 func (m *metrics) channel(name string) *channelMetrics {
@@ -67,6 +73,7 @@ func (m *metrics) channel(name string) *channelMetrics {
 		folded:   m.points.WithLabelValues(name, "folded", ""),
 		lag:      m.lag.WithLabelValues(name),
 	}
+	cm.lags.flag = m.lagging.WithLabelValues(name)
 	for what := range numWindows {
 		cm.windows[what] = m.windows.WithLabelValues(name, windowWords[what])
 	}
@@ -82,7 +89,7 @@ func (m *metrics) channel(name string) *channelMetrics {
 // remove takes a channel out of all that is counted by channel.
 func (m *metrics) remove(name string) {
 	l := prometheus.Labels{"channel": name}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.points, m.exemplars, m.lag, m.onward, m.records, m.windows} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.points, m.exemplars, m.lag, m.lagging, m.onward, m.records, m.windows} {
 		v.DeletePartialMatch(l)
 	}
 }

@@ -56,6 +56,7 @@ type walk struct {
 	appended       int
 	newest         int64 // of the samples appended
 	newestAccepted int64 // of the points accepted
+	gap            int64 // the least time since the sample before, over the series; 0 = unknown
 	marks          []uint64
 	untouched      *touch // by no rule
 	refusedSeries  int    // series that the limits kept out
@@ -99,7 +100,7 @@ func (w *walk) begin(src *origin) {
 	w.disorder, w.appended, w.refusedSeries = false, 0, 0
 	w.owes, w.kept = false, false
 	w.savedTotals, w.savedPasts, w.infos = w.savedTotals[:0], w.savedPasts[:0], w.infos[:0]
-	w.newest, w.newestAccepted = math.MinInt64, math.MinInt64
+	w.newest, w.newestAccepted, w.gap = math.MinInt64, math.MinInt64, 0
 	w.cache.tidy(w.now)
 	w.sums.tidy(w.now)
 	w.cache.src, w.cache.strained = src, false

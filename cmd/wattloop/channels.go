@@ -177,6 +177,8 @@ func (p *parts) channels() []api.Channel {
 		if lag, ok := c.Lag(); ok {
 			by[name].LagSeconds = lag.Seconds()
 		}
+		late := c.Lagging()
+		by[name].Lagging, by[name].IntervalSeconds = late.Flagged, late.Interval.Seconds()
 		w := c.Windows()
 		by[name].Windows = api.Windows{Lost: w.Lost, Late: w.Late, Repeated: w.Repeated, Baseline: w.Baseline, BeforeActivation: w.BeforeActivation}
 		out = append(out, *by[name])

@@ -67,6 +67,9 @@ func printChannels(w io.Writer, cs []api.Channel) error {
 		if c.LagSeconds >= 0 {
 			lag = strconv.FormatFloat(c.LagSeconds, 'f', 3, 64)
 		}
+		if c.Lagging { // S0-163
+			lag += fmt.Sprintf(" (late for an interval of %g s)", c.IntervalSeconds)
+		}
 		if c.Live {
 			state = "open"
 		}
