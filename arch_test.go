@@ -54,11 +54,12 @@ var rooms = map[string]rule{
 	"actuate/warden":      {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
 	"actuate/actuatetest": {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
 	"engine":              {ours: []string{"rules", "actuate"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "model/value"}, observed...)},
-	"api":                 {ours: []string{"access", "engine"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "promql/parser"}, observed...)},
+	"twin":                {ours: []string{"engine", "rules", "actuate", "sysfs"}, outside: append([]string{prom + "model/labels", "gopkg.in/yaml.v3"}, observed...), never: []string{"net"}},
+	"api":                 {ours: []string{"access", "engine", "twin"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "promql/parser"}, observed...)},
 	"sim":                 {ours: []string{"presets/names", "sysfs"}, outside: []string{pdata, otel}},
 	"internal/testsum":    {},
 	"internal/mutants":    {},
-	"cmd/wattloop":        {ours: []string{"*"}, outside: append([]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync/errgroup", "google.golang.org/grpc", "gopkg.in/yaml.v3", prom + "model/labels", prom + "storage", unix, "github.com/fsnotify/fsnotify", "github.com/schollz/progressbar"}, observed...)},
+	"cmd/wattloop":        {ours: []string{"*"}, outside: append([]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync/errgroup", "google.golang.org/grpc", "gopkg.in/yaml.v3", prom + "model/labels", prom + "model/value", prom + "storage", unix, "github.com/fsnotify/fsnotify", "github.com/schollz/progressbar"}, observed...)},
 }
 
 // file is one Go file of the product, parsed.

@@ -1,6 +1,6 @@
 // Package api answers over HTTP what the engine and the store know. It reads;
-// what it changes is which rule files run and which channels are open, and it
-// never writes hardware.
+// what it changes is which rule files run, which channels are open and what target
+// the rules of this machine read, and it never writes hardware.
 package api
 
 import (
@@ -37,6 +37,7 @@ type Options struct {
 	// RefuseIngest answers there who may not push, as OTLP does.
 	RefuseIngest access.Refuse
 	Channels     ChannelOps
+	Nodes        NodeOps
 	Clock        func() time.Time
 }
 
@@ -63,7 +64,7 @@ func Handler(o Options) http.Handler {
 	for _, r := range a.routes() {
 		mux.Handle(r.pattern, a.Door.Need(r.role, r.handler, a.refuse))
 	}
-	return withHeaders(a.Door.HTTP(checkChannelPath(answerUnmatched(mux)), a.refuse))
+	return withHeaders(a.Door.HTTP(checkNames(answerUnmatched(mux)), a.refuse))
 }
 
 // Route is one route of the surface, as Go's mux writes it, and the role that it
@@ -134,6 +135,10 @@ func (a *api) routes() []route {
 		{"PUT /api/v1/channels/{name}", access.Admin, http.HandlerFunc(a.putChannel)},
 		{"DELETE /api/v1/channels/{name}", access.Admin, http.HandlerFunc(a.deleteChannel)},
 		{"POST /api/v1/channels/{name}/prove", access.Admin, http.HandlerFunc(a.proveChannel)},
+		{"GET /api/v1/nodes/{node}/twin", access.Read, http.HandlerFunc(a.getTwin)},
+		{"PUT /api/v1/nodes/{node}/twin/spec", access.Admin, http.HandlerFunc(a.putSpec)},
+		{"DELETE /api/v1/nodes/{node}/twin/spec", access.Admin, http.HandlerFunc(a.deleteSpec)},
+		{"GET /api/v1/nodes/{node}/hardware", access.Read, http.HandlerFunc(a.getHardware)},
 		{"GET /metrics", access.Read, a.Metrics},
 		{"GET /-/healthy", access.Anyone, http.HandlerFunc(a.healthy)},
 		{"GET /-/ready", access.Anyone, http.HandlerFunc(a.ready)},

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"regexp"
-	"strings"
 	"time"
 )
 
-// ChannelOps are what the API does with channels. An error is a *ChannelError, or
+// ChannelOps are what the API does with channels. An error is a *CodedError, or
 // counts as internal.
 type ChannelOps struct {
 	List func() []Channel
@@ -23,15 +20,6 @@ type ChannelOps struct {
 	// Prove makes a question for the addresses of a live channel.
 	Prove func(name string) (ChannelProof, error)
 }
-
-// ChannelError is an error with its HTTP status: 404, 409 or 422.
-type ChannelError struct {
-	Code int
-	Err  error
-}
-
-func (e *ChannelError) Error() string { return e.Err.Error() }
-func (e *ChannelError) Unwrap() error { return e.Err }
 
 // Identity is what the platform says of the actor that a workload channel serves.
 // An empty field is not known.
@@ -118,34 +106,29 @@ func (a *api) getChannel(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	failChannel(w, http.StatusNotFound, fmt.Errorf("channel %s: there is none of that name", name))
+	failCoded(w, http.StatusNotFound, fmt.Errorf("channel %s: there is none of that name", name))
 }
 
 // maxChannelRequest bounds the body of a PUT.
 const maxChannelRequest = 64 << 10
 
 func (a *api) putChannel(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChannelRequest))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		failChannel(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", maxChannelRequest))
+	body, ok := readBody(w, r, maxChannelRequest)
+	if !ok {
 		return
-	case err != nil:
-		failChannel(w, http.StatusBadRequest, fmt.Errorf("the request could not be read: %w", err))
-		return
-	case !json.Valid(body):
-		failChannel(w, http.StatusBadRequest, errors.New(`the request is no JSON; send an object like {"identity": {"actor_uid": "..."}}`))
+	}
+	if !json.Valid(body) {
+		failCoded(w, http.StatusBadRequest, errors.New(`the request is no JSON; send an object like {"identity": {"actor_uid": "..."}}`))
 		return
 	}
 	var req ChannelRequest
 	if err := strictJSON(body, &req); err != nil {
-		failChannel(w, http.StatusUnprocessableEntity, err)
+		failCoded(w, http.StatusUnprocessableEntity, err)
 		return
 	}
 	c, began, err := a.Channels.Activate(r.Context(), r.PathValue("name"), req)
 	if err != nil {
-		failChannel(w, codeOf(err), err)
+		failCoded(w, codeOf(err), err)
 		return
 	}
 	code := http.StatusOK
@@ -158,7 +141,7 @@ func (a *api) putChannel(w http.ResponseWriter, r *http.Request) {
 func (a *api) deleteChannel(w http.ResponseWriter, r *http.Request) {
 	c, err := a.Channels.End(r.PathValue("name"))
 	if err != nil {
-		failChannel(w, codeOf(err), err)
+		failCoded(w, codeOf(err), err)
 		return
 	}
 	writeJSON(w, http.StatusOK, c)
@@ -167,46 +150,8 @@ func (a *api) deleteChannel(w http.ResponseWriter, r *http.Request) {
 func (a *api) proveChannel(w http.ResponseWriter, r *http.Request) {
 	p, err := a.Channels.Prove(r.PathValue("name"))
 	if err != nil {
-		failChannel(w, codeOf(err), err)
+		failCoded(w, codeOf(err), err)
 		return
 	}
 	writeJSON(w, http.StatusOK, p)
-}
-
-func codeOf(err error) int {
-	var e *ChannelError
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return http.StatusInternalServerError
-}
-
-// failChannel answers with the words of Prometheus's API.
-func failChannel(w http.ResponseWriter, code int, err error) {
-	word, ok := map[int]string{http.StatusNotFound: "not_found", http.StatusConflict: "conflict", http.StatusInternalServerError: "internal"}[code]
-	if !ok {
-		word = "bad_data"
-	}
-	writeJSON(w, code, promAnswer{Status: "error", ErrorType: word, Error: err.Error()})
-}
-
-const channelsPath = "/api/v1/channels/"
-
-// channelName is what may stand in the path, as reliability asks of every name
-// that a request brings: one segment that no file system and no log takes for
-// something else.
-var channelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
-// checkChannelPath refuses a path below /api/v1/channels/ before the mux could
-// clean it, which would make another name of it.
-func checkChannelPath(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), channelsPath); ok {
-			if !channelName.MatchString(strings.TrimSuffix(rest, "/prove")) {
-				failChannel(w, http.StatusBadRequest, errors.New("the name of a channel is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit"))
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
 }

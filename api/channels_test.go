@@ -125,9 +125,9 @@ func TestChannelAnswers(t *testing.T) {
 	}
 	for _, r := range [][2]string{{"PUT", "/api/v1/channels/w1"}, {"DELETE", "/api/v1/channels/w1"}, {"POST", "/api/v1/channels/w1/prove"}} {
 		f(r[0], r[1], nil, 200, "")
-		f(r[0], r[1], &ChannelError{409, errors.New("x")}, 409, "conflict")
-		f(r[0], r[1], &ChannelError{404, errors.New("x")}, 404, "not_found")
-		f(r[0], r[1], &ChannelError{422, errors.New("x")}, 422, "bad_data")
+		f(r[0], r[1], &CodedError{409, errors.New("x")}, 409, "conflict")
+		f(r[0], r[1], &CodedError{404, errors.New("x")}, 404, "not_found")
+		f(r[0], r[1], &CodedError{422, errors.New("x")}, 422, "bad_data")
 		f(r[0], r[1], errors.New("self-test"), 500, "internal")
 	}
 	f("GET", "/api/v1/channels/w2", nil, 404, "not_found")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/twin"
 )
 
 const here = "127.0.0.1:9464"
@@ -41,6 +42,12 @@ func options() Options {
 			Activate: func(context.Context, string, ChannelRequest) (Channel, bool, error) { return Channel{}, false, nil },
 			End:      func(string) (Channel, error) { return Channel{}, nil },
 			Prove:    func(string) (ChannelProof, error) { return ChannelProof{}, nil },
+		},
+		Nodes: NodeOps{
+			Twin:       func(node string) (twin.Twin, bool) { return twin.Twin{}, node == "w1" },
+			Hardware:   func(node string) (twin.Hardware, bool) { return twin.Hardware{}, node == "w1" },
+			PutSpec:    func(string, []byte) (twin.Twin, error) { return twin.Twin{}, nil },
+			DeleteSpec: func(string) (twin.Twin, error) { return twin.Twin{}, nil },
 		},
 		Door:  access.Door{Open: access.Read},
 		Clock: func() time.Time { return time.Unix(1760000000, 0) },
@@ -78,7 +85,9 @@ func split(pattern string) (method, path string) {
 }
 
 // named is a path with a name where the pattern has a place for one.
-func named(path string) string { return strings.Replace(path, "{name}", "w1", 1) }
+func named(path string) string {
+	return strings.NewReplacer("{name}", "w1", "{node}", "w1").Replace(path)
+}
 
 // Every route answers, and docs/api.md has it.
 func TestEveryRoute(t *testing.T) {
@@ -190,6 +199,8 @@ func TestRefusals(t *testing.T) {
 		reached = true
 		return Channel{}, true, nil
 	}
+	o.Nodes.PutSpec = func(string, []byte) (twin.Twin, error) { reached = true; return twin.Twin{}, nil }
+	o.Nodes.DeleteSpec = func(string) (twin.Twin, error) { reached = true; return twin.Twin{}, nil }
 	h := Handler(o)
 	for _, r := range (&api{o}).routes() {
 		method, path := split(r.pattern)

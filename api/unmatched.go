@@ -21,9 +21,9 @@ func answerUnmatched(mux *http.ServeMux) http.Handler {
 		case http.StatusMethodNotAllowed:
 			allow := v.header.Get("Allow")
 			w.Header().Set("Allow", allow)
-			failChannel(w, v.code, fmt.Errorf("%.20s is not taken at %.200s; send %s", r.Method, r.URL.Path, strings.ReplaceAll(allow, ", ", " or ")))
+			failCoded(w, v.code, fmt.Errorf("%.20s is not taken at %.200s; send %s", r.Method, r.URL.Path, strings.ReplaceAll(allow, ", ", " or ")))
 		case http.StatusNotFound:
-			failChannel(w, v.code, fmt.Errorf("there is no %.200s; GET / names the routes", r.URL.Path))
+			failCoded(w, v.code, fmt.Errorf("there is no %.200s; GET / names the routes", r.URL.Path))
 		default:
 			h.ServeHTTP(w, r)
 		}

@@ -33,6 +33,9 @@ type Options struct {
 	// none.
 	Store    storage.Appendable
 	Governor *actuate.Governor
+	// Evaluated, if set, is told what each evaluation of a reading at ts has read.
+	// It is called within a Step and must not call the engine.
+	Evaluated func(reading string, ts int64, keys []rules.KeyReading, err error)
 	// Clock says when Run steps, and how long what it measures took. It may be
 	// scaled; nil is the wall clock.
 	Clock func() time.Time
@@ -253,6 +256,9 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 	krs, err := e.eval.Reading(ctx, r.reading, ts)
 	if ctx.Err() != nil {
 		return err
+	}
+	if e.opts.Evaluated != nil {
+		e.opts.Evaluated(r.reading.Name, ts, krs, err)
 	}
 	r.readings = krs // none after an error: what was read last is no answer
 	r.matched = r.matched || len(krs) > 0

@@ -23,7 +23,8 @@ func TestReportBeforeTheFirstStep(t *testing.T) {
 	for _, r := range rep.Rules {
 		names = append(names, r.Kind+" "+r.Name)
 	}
-	want := []string{"reading cpu_packages", "reading cpu_power", "reading node_power", "reading node_power_host", "control node_power_budget"}
+	want := []string{"reading cpu_packages", "reading cpu_power", "reading node_power", "reading node_power_host",
+		"reading twin_spec_cpu_cap_watts", "reading twin_spec_gpu_cap_watts", "control node_power_budget", "control twin_spec_cpu_cap"}
 	if rep.TS != 0 || rep.Steps != 0 || !slices.Equal(names, want) || len(rep.Devices) != 2 {
 		t.Errorf("%d steps, %v, %d devices; want none, %v, 2", rep.Steps, names, len(rep.Devices), want)
 	}
@@ -82,8 +83,8 @@ func TestReportAfterAFailure(t *testing.T) {
 			t.Errorf("%+v; want it missing, with the error", r)
 		}
 	}
-	if c := control(t, rep, "node_power_budget"); len(rep.Controls) != 1 || !c.Keyless || !strings.Contains(c.Err, "the disk is on fire") {
-		t.Errorf("controls %+v; want one without a key, with the error", rep.Controls)
+	if c := control(t, rep, "node_power_budget"); len(rep.Controls) != 2 || !c.Keyless || !strings.Contains(c.Err, "the disk is on fire") {
+		t.Errorf("controls %+v; want each without a key, with the error", rep.Controls)
 	}
 	w.fail = nil
 	w.load(5, 5, 100, 100)
@@ -201,11 +202,11 @@ func TestKeylessRows(t *testing.T) {
 
 	w.load(5, 5, 100, 100)
 	for _, r := range w.eng.Report().Readings {
-		if r.Keyless != (r.Name == "node_power_host") {
+		if r.Keyless != (r.Name == "node_power_host" || strings.HasPrefix(r.Name, "twin_spec_")) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if c := control(t, w.eng.Report(), "breaker"); c.Keyless || len(w.eng.Report().Controls) != 2 {
+	if c := control(t, w.eng.Report(), "breaker"); c.Keyless || len(w.eng.Report().Controls) != 3 {
 		t.Errorf("%+v", w.eng.Report().Controls)
 	}
 }

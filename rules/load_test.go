@@ -53,6 +53,7 @@ func TestShippedRulesLoad(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"cooling_zone_temperature", "cpu_packages", "cpu_power", "facility_ambient_temperature", "facility_cooling_power",
 		"facility_it_power", "node_inlet_temperature", "node_power", "node_power_host", "rack_power",
+		"twin_spec_cpu_cap_watts", "twin_spec_gpu_cap_watts",
 	}, names); diff != "" {
 		t.Errorf("readings (-want +got):\n%s", diff)
 	}

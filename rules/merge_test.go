@@ -105,7 +105,7 @@ controls:
 	if r.Help != "" || r.Unit != "" || r.Interval != 30*time.Second || r.Rate != RatePrometheus || r.Line != 5 {
 		t.Errorf("cpu_power is %+v; want nothing of the one before", r)
 	}
-	if set.Reading("node_power_host") != nil || len(set.Controls) != 0 {
+	if set.Reading("node_power_host") != nil || set.Control("node_power_budget") != nil {
 		t.Error("what null removes is still there")
 	}
 	if got := set.Reading("node_power").Rate; got != RateCovered {

@@ -27,6 +27,7 @@ import (
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
 	"github.com/wattloop/wattloop/sysfs"
+	"github.com/wattloop/wattloop/twin"
 
 	"github.com/wattloop/wattloop/actuate/rapl"
 )
@@ -59,6 +60,7 @@ type parts struct {
 	gov   *actuate.Governor
 	host  *host.Source
 	relay *relay.Relay // nil without an upstream
+	twins *twins
 	entry
 
 	doors   *listen.Manager // of the channels that are neither default nor host
@@ -94,10 +96,13 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		return nil, withCode(exitCannot, err)
 	}
 	p.gov = &actuate.Governor{Link: link, Pace: pace()}
+	queries := twin.NewQueries(p.reg, log.With("part", "twin"))
 	p.eng = engine.New(engine.Options{
 		Rules: set, Query: queryFunc(p.db), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
 		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
+		Evaluated: queries.Evaluated,
 	})
+	p.reg.MustRegister(twin.NewFacility(p.eng.Report))
 	onward, err := p.onward(durability)
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
@@ -126,6 +131,9 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.close()))
 		}
+	}
+	if err := p.openTwins(); err != nil {
+		return nil, withCode(exitCannot, errors.Join(err, p.close()))
 	}
 	return p, nil
 }
@@ -174,6 +182,7 @@ func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http
 		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
 		Ingest:  p.otlp.Handler(), RefuseIngest: p.otlp.Refuse,
 		Channels: p.channelOps(),
+		Nodes:    p.twins.ops(),
 		Door:     access.Door{Guard: p.guard, Open: access.Read},
 	})
 }

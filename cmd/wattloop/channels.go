@@ -42,7 +42,7 @@ func (p *parts) channelOps() api.ChannelOps {
 		Activate: func(ctx context.Context, name string, r api.ChannelRequest) (api.Channel, bool, error) {
 			def, err := specOf(name, r)
 			if err != nil {
-				return api.Channel{}, false, &api.ChannelError{Code: http.StatusUnprocessableEntity, Err: err}
+				return api.Channel{}, false, &api.CodedError{Code: http.StatusUnprocessableEntity, Err: err}
 			}
 			if err := p.builtIn(name, "choose another name"); err != nil {
 				return api.Channel{}, false, err
@@ -91,7 +91,7 @@ func (p *parts) builtIn(name, advice string) error {
 	if name != defaultChannel && name != hostChannel {
 		return nil
 	}
-	return &api.ChannelError{Code: http.StatusConflict, Err: fmt.Errorf("channel %s: is one of the program itself; %s", name, advice)}
+	return &api.CodedError{Code: http.StatusConflict, Err: fmt.Errorf("channel %s: is one of the program itself; %s", name, advice)}
 }
 
 // channelError gives an error its status.
@@ -100,7 +100,7 @@ func channelError(err error) error {
 		listen.ErrInvalid: http.StatusUnprocessableEntity, listen.ErrUnknown: http.StatusNotFound, listen.ErrConflict: http.StatusConflict,
 	} {
 		if errors.Is(err, kind) {
-			return &api.ChannelError{Code: code, Err: err}
+			return &api.CodedError{Code: code, Err: err}
 		}
 	}
 	return err

@@ -53,6 +53,9 @@ type config struct {
 	RelayUpstream string
 	RelayFallback string
 	RelayQueue    byteSize
+	ControlCPU    string
+	ControlGPU    string
+	TwinSpec      string
 
 	// The warden's own: never in wattloop.yaml.
 	WardenFile   string
@@ -88,6 +91,7 @@ func defaultConfig() *config {
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
 		Sysfs: findSysfs(mounts), HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
+		ControlCPU: backendHost, ControlGPU: backendHost,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
 		origin: map[string]string{},
 	}

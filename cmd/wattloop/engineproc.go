@@ -164,6 +164,9 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	again := time.NewTicker(reopenEvery)
 	defer again.Stop()
 	g.Go(func() error { return p.reopenChannels(ctx, again.C, stderr) })
+	look := time.NewTicker(twinTick)
+	defer look.Stop()
+	g.Go(func() error { return p.twins.run(ctx, look.C) })
 	p.log.Info("engine started", "pid", os.Getpid(), "durability", p.c.Durability, "memory_limit", p.c.memoryLimit)
 	if err := link.Ready(); err != nil {
 		cancel()

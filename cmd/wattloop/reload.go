@@ -59,6 +59,10 @@ func (p *parts) reload(force bool) error {
 		return err
 	}
 	p.rulesError.Store(nil)
+	p.twins.rewire(c)
+	if err := p.twins.keeper.Watch(c.TwinSpec); err != nil {
+		p.log.Error("target", "err", err)
+	}
 	p.tellRestarts(c)
 	p.log.Info("rules reloaded", "readings", len(set.Readings), "controls", len(set.Controls))
 	return nil

@@ -168,6 +168,7 @@ func (c *config) wardenOptions(log *slog.Logger) (warden.Options, error) {
 			log.Warn("device cannot be written", "device", desc.ID, "reason", desc.Reason)
 		}
 	}
+	devs = c.wired(devs, log)
 	var meters []actuate.Meter
 	if c.HostEnabled {
 		if meters, err = openMeters(sysfs.New(c.Sysfs), log); err != nil {

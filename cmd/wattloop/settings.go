@@ -75,6 +75,9 @@ func (c *config) settings() []setting {
 		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
 		{"relay.queue", "", nil, &c.RelayQueue, "R", "how much waits on disk, in state.path/relay, while relay.upstream takes nothing; a quarter is kept for what comes in on node channels"},
 		{"relay.fallback", "", nil, endpoint(&c.RelayFallback), "R", "OTLP/gRPC endpoint, HOST:PORT or unix:PATH, that takes what comes in on node channels while relay.upstream cannot be reached; what comes in on workload channels never goes there; empty is none"},
+		{"control.cpu", "", []string{"TELEMETRY_CPU_CONTROL"}, backend(&c.ControlCPU), "R", "what caps of the CPU packages go to: host, this machine; none, nothing is written"},
+		{"control.gpu", "", []string{"TELEMETRY_GPU_CONTROL"}, backend(&c.ControlGPU), "R", "the same of GPUs"},
+		{"twin.spec", "", nil, str(&c.TwinSpec), "L", "a file with the NodeTwin of this node, or its spec, that is followed as the target of the rule twin_spec_cpu_cap; without one the target is put over the API (joulie.md)"},
 		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
 		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
 		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
@@ -91,7 +94,7 @@ func (c *config) settings() []setting {
 // have; they are refused by name, not as typing errors.
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "presets.node_power.attributes", "storage.remote", "storage.remote_write",
-		"scrape", "pull", "control", "twin", "reference", "recording", "mcp",
+		"scrape", "pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }

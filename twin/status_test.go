@@ -1,0 +1,126 @@
+package twin
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/rules"
+)
+
+func reading(name string, k rules.KeyReading) engine.ReadingReport {
+	return engine.ReadingReport{Name: name, KeyReading: k}
+}
+
+// S0-89, S0-90, S0-177, S0-52, S0-69, X4, X5: the source word and the watts that go
+// with it. Only an HTTP source that warms up is 0 W.
+func TestPowerMeasurement(t *testing.T) {
+	stale := fresh("a", 350)
+	stale.Quality, stale.Why = rules.Stale, "cpu0 is 40 s old"
+	partial := fresh("a", 250)
+	partial.Partial = true
+	warming := rules.KeyReading{Key: keyOf("a"), Quality: rules.Warming, Why: "one sample so far"}
+	broken := rules.KeyReading{Key: keyOf("a"), Quality: rules.Fresh, Err: "comes back 2 times"}
+	f := func(source string, k *rules.KeyReading, failed, want string) {
+		t.Helper()
+		rep := &engine.Report{}
+		if k != nil {
+			rep.Readings = append(rep.Readings, reading(NodePower, *k), reading(cpuPower, fresh("a", 100)), reading(NodePower, fresh("b", 999)))
+		}
+		w := Wiring{Source: source, Scope: "components", Preset: "otel", Failed: func(string) string { return failed }}
+		b, err := json.Marshal(New("a", rep, w, Local{}).Status.PowerMeasurement)
+		if err != nil || !strings.HasPrefix(string(b), want) {
+			t.Errorf("%s %v %q: %s, %v; want %s", source, k, failed, b, err, want)
+		}
+	}
+	ok, zero := fresh("a", 350), fresh("a", 0)
+	f(SourceStore, &ok, "", `{"source":"prometheus","measuredNodePowerW":350,"cpuPowerW":100,"scope":"components","preset":"otel","quality":"fresh","partial":false,"ageSeconds":0}`)
+	f(SourceStore, &zero, "", `{"source":"prometheus","measuredNodePowerW":0,`)
+	f(SourceStore, &partial, "", `{"source":"prometheus","measuredNodePowerW":250,"cpuPowerW":100,"scope":"components","preset":"otel","quality":"fresh","partial":true,`)
+	for _, k := range []*rules.KeyReading{&stale, &warming, &broken} {
+		f(SourceStore, k, "", `{"source":"prometheus-no-data","cpuPowerW":100,`)
+	}
+	f(SourceStore, nil, "", `{"source":"prometheus-no-data","scope":"components","preset":"otel","quality":"missing","partial":false,"message":"no series matches"}`)
+	f(SourceHTTP, &ok, "", `{"source":"http","measuredNodePowerW":350,`)
+	f(SourceHTTP, &warming, "", `{"source":"http","measuredNodePowerW":0,`)
+	f(SourceHTTP, &warming, "more than 8 MiB", `{"source":"http-error","cpuPowerW":100,`)
+	f(SourceHTTP, &ok, "more than 8 MiB", `{"source":"http-error","cpuPowerW":100,`)
+	f(SourceHTTP, &stale, "", `{"source":"http-error","cpuPowerW":100,`)
+	f(SourceHTTP, nil, "", `{"source":"http-error","scope"`)
+	f(SourceNone, &ok, "", `{"source":"none","quality":"missing","partial":false,"message":"no source of node power is configured"}`)
+}
+
+func TestNodes(t *testing.T) {
+	rep := &engine.Report{Readings: []engine.ReadingReport{
+		reading(NodePower, fresh("w3", 1)), reading(NodePower, missing("w1")), reading(NodePower, fresh("", 1)), reading("rack_power", fresh("r", 1)), {Name: NodePower, Keyless: true},
+	}}
+	if got := strings.Join(Nodes(rep, "w2"), " "); got != "w1 w2 w3" {
+		t.Errorf("%s; want w1 w2 w3", got)
+	}
+}
+
+// S0-10, S0-11, S0-12, S0-22, S0-184, S0-190: each path says what was wanted and
+// what is there.
+func TestControlStatus(t *testing.T) {
+	const key = `{k8s_node_name="a"}`
+	outcome := func(control, device string, desired, applied float64, result, reason string) actuate.Outcome {
+		return actuate.Outcome{Control: control, Key: key, Device: device, Action: actuate.ActionRAPLCap,
+			Desired: desired, Granted: applied, Applied: applied, Result: result, Reason: reason, TS: 1760000000000}
+	}
+	owned := func(id, owner string) engine.Device {
+		return engine.Device{DeviceState: actuate.DeviceState{Description: actuate.Description{ID: id}, Owner: owner, Key: key}}
+	}
+	f := func(node, backend string, rep *engine.Report, targets map[string]Target, cpu, gpu string) {
+		t.Helper()
+		w := Wiring{Source: SourceStore, Backend: map[string]string{PathCPU: backend, PathGPU: "host"}}
+		s := New(node, rep, w, Local{Node: "a", Targets: targets}).Status.ControlStatus
+		for _, c := range []struct {
+			got  ControlPath
+			want string
+		}{{s.CPU, cpu}, {s.GPU, gpu}} {
+			if b, err := json.Marshal(c.got); err != nil || string(b) != c.want {
+				t.Errorf("%s, %v; want %s", b, err, c.want)
+			}
+		}
+	}
+	const idle = `{"backend":"host","result":"none","devices":[]}`
+	f("a", "host", &engine.Report{}, nil, idle, idle)
+	both := &engine.Report{
+		Outcomes: []actuate.Outcome{
+			outcome("budget", "p0", 120, 120, "applied", "unchanged"), outcome("budget", "p1", 120, 130, "applied", "ramping"),
+			outcome("twin", "p0", 150, 120, "blocked", "overridden_by"), outcome("twin", "p1", 150, 130, "blocked", "overridden_by"),
+			outcome("idle", "p1", 0, 0, "none", "not_engaged"),
+		},
+		Devices: []engine.Device{owned("p0", "budget"), owned("p1", "budget")},
+	}
+	f("a", "host", both, nil, `{"backend":"host","control":"budget","action":"rapl.set_power_cap_watts","desired":120,"granted":120,"applied":120,"result":"applied","reason":"unchanged","devices":[`+
+		`{"id":"p0","desired":120,"granted":120,"applied":120,"result":"applied","reason":"unchanged"},{"id":"p1","desired":120,"granted":130,"applied":130,"result":"applied","reason":"ramping"}],"ts":"2025-10-09T08:53:20Z"}`, idle)
+	f("b", "host", both, nil, idle, idle) // its devices are not this machine's
+
+	both.Outcomes[1].Result, both.Outcomes[1].Reason, both.Outcomes[1].Message = "error", "readback_mismatch", "want 120 W, reads 250 W"
+	f("a", "host", both, nil, `{"backend":"host","control":"budget","action":"rapl.set_power_cap_watts","desired":120,"granted":120,"applied":120,"result":"error","reason":"readback_mismatch","message":"want 120 W, reads 250 W","devices":[`+
+		`{"id":"p0","desired":120,"granted":120,"applied":120,"result":"applied","reason":"unchanged"},{"id":"p1","desired":120,"granted":130,"applied":130,"result":"error","reason":"readback_mismatch","message":"want 120 W, reads 250 W"}],"ts":"2025-10-09T08:53:20Z"}`, idle)
+
+	none := &engine.Report{Outcomes: []actuate.Outcome{outcome("twin", "", 150, 0, "blocked", "no_device")}}
+	f("a", "host", none, nil, `{"backend":"host","control":"twin","action":"rapl.set_power_cap_watts","desired":150,"result":"blocked","reason":"no_device","devices":[],"ts":"2025-10-09T08:53:20Z"}`, idle)
+	f("a", "none", none, nil, `{"backend":"none","control":"twin","action":"rapl.set_power_cap_watts","desired":150,"result":"blocked","reason":"control_none","message":"control.cpu is none: nothing is written","devices":[],"ts":"2025-10-09T08:53:20Z"}`, idle)
+
+	targets := map[string]Target{PathCPU: {Watts: 150}, PathGPU: {Watts: 210}}
+	f("a", "none", &engine.Report{}, targets, `{"backend":"none","desired":150,"result":"blocked","reason":"control_none","message":"control.cpu is none: nothing is written","devices":[]}`,
+		`{"backend":"host","action":"gpu.set_power_cap_watts","desired":210,"result":"blocked","reason":"no_device","message":"this version has no actuator of GPUs","devices":[]}`)
+}
+
+// S0-187: the target of the machine is shown on its own node alone.
+func TestTwinShowsTheTarget(t *testing.T) {
+	local := Local{Node: "a", Spec: &Spec{NodeName: "a", CPU: &SpecCPU{PackagePowerCapPctOfMax: num(60)}},
+		Targets: map[string]Target{PathCPU: {Why: "no maximum"}}}
+	own, other := New("a", &engine.Report{TS: 1760000000000}, Wiring{}, local), New("b", &engine.Report{}, Wiring{}, local)
+	if own.Spec == nil || own.Status.SpecError != "no maximum" || own.Kind != "NodeTwin" || own.Metadata.Name != "a" || own.Status.LastUpdated.Unix() != 1760000000 {
+		t.Errorf("%+v", own)
+	}
+	if other.Spec != nil || other.Status.SpecError != "" || other.Status.LastUpdated != nil {
+		t.Errorf("%+v", other)
+	}
+}
