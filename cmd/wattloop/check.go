@@ -37,7 +37,7 @@ nothing. Run it as root, as serve is: the kernel gives energy counters to root a
 Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is; with
 --hardware 1 when something that is there cannot be read or written, 3 when the tree cannot be read.`,
 		Example: `  wattloop check --strict rules.d/60-local.yaml wattloop.yaml
-  sudo wattloop check --hardware`,
+  sudo wattloop check --hardware -o json`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRuleFiles,
 	}

@@ -61,6 +61,10 @@ func (a *attribute) number() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return a.parse(text)
+}
+
+func (a *attribute) parse(text string) (float64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%s holds %.40q: %w", a.path, text, errNoNumber)

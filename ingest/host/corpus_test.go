@@ -33,7 +33,7 @@ var everyTree = []struct{ archive, root, meters, faults string }{
 	{"ilya-zlobintsev-LACT/amd_vangogh.tar.gz", "amd/vangogh", "hwmon 1, points 4", ""},
 	{"ilya-zlobintsev-LACT/amd_vega56.tar.gz", "amd/vega56", "hwmon 1, points 11", ""},
 	{"ilya-zlobintsev-LACT/intel_b580.tar.gz", "intel/b580", "hwmon 1, points 20", ""},
-	{"leptonai-gpud/sys-class-infiniband-h100.tar.gz", ".", "points 0", ""},
+	{"leptonai-gpud/sys-class-infiniband-h100.tar.gz", ".", "infiniband 9, points 90", ""},
 	{"linux-kernel-mailing-lists/amd_pstate_5950x_epp_prefcore.tar.gz", "5950x_epp_prefcore/sys", "cpufreq 1, points 5", ""},
 	{"linux-kernel-mailing-lists/amd_pstate_passive_schedutil.tar.gz", "passive_schedutil/sys", "cpufreq 1, points 5", ""},
 	{"linux-kernel-mailing-lists/amd_pstate_zen3_epp_capped_3000MHz.tar.gz", "zen3_epp_capped_3000MHz/sys", "cpufreq 1, points 5", ""},
@@ -47,7 +47,7 @@ var everyTree = []struct{ archive, root, meters, faults string }{
 	{"performancecopilot-pcp/denki_apple_silicon_macbook.tgz", "apple_silicon_macbook/sys", "points 0", ""},
 	{"performancecopilot-pcp/denki_bigsystem.tgz", "bigsystem/sys", "rapl 2, points 2", ""},
 	{"performancecopilot-pcp/sysfs-cpufreq-scaling-001.tgz", "sys", "cpufreq 1, points 8", ""},
-	{"prometheus-node_exporter/node_exporter-sys-power.tar.gz", "sys", "rapl 1, cpufreq 1, hwmon 6, points 24",
+	{"prometheus-node_exporter/node_exporter-sys-power.tar.gz", "sys", "rapl 1, cpufreq 1, hwmon 6, infiniband 3, points 34",
 		"cpufreq cpu2: devices/system/cpu/cpu2/cpufreq/scaling_cur_freq holds 8000: no clock in kilohertz\n" +
 			"cpufreq cpu3: devices/system/cpu/cpu3/cpufreq/scaling_cur_freq holds 8000: no clock in kilohertz\n" +
 			"hwmon some chips: sysfs: class/hwmon/hwmon4: has sensors but neither name nor device"},
@@ -76,7 +76,7 @@ func TestEveryTreeOfTheCorpus(t *testing.T) {
 				}
 			}
 			var words []string
-			for _, kind := range []string{KindRAPL, KindCPUFreq, KindHwmon, KindPressure, KindNetwork} {
+			for _, kind := range []string{KindRAPL, KindCPUFreq, KindHwmon, KindPressure, KindNetwork, KindInfiniBand} {
 				if counts[kind] > 0 {
 					words = append(words, fmt.Sprintf("%s %d", kind, counts[kind]))
 				}
@@ -110,10 +110,23 @@ func TestEveryTreeOfTheCorpus(t *testing.T) {
 	}
 }
 
-// asClass lists the hwmon chips of a tree that has cards alone in the class, as
-// the kernel does.
+// asClass puts the hwmon chips of a tree that has cards alone, and adapters of
+// one that has them alone, into the class, as the kernel does.
 func asClass(t *testing.T, f sysfs.FS) {
 	t.Helper()
+	adapters, err := filepath.Glob(filepath.Join(f.Root, "*/mlx5_*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range adapters {
+		to := filepath.Join(f.Root, "class/infiniband", filepath.Base(a))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(a, to); err != nil {
+			t.Fatal(err)
+		}
+	}
 	chips, err := filepath.Glob(filepath.Join(f.Root, "card*/device/hwmon/hwmon*"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,12 +9,13 @@ import (
 
 // Kinds of meters, as a Finding names them.
 const (
-	KindRAPL     = "rapl"
-	KindCPUFreq  = "cpufreq"
-	KindHwmon    = "hwmon"
-	KindNVML     = "nvml"
-	KindPressure = "pressure"
-	KindNetwork  = "network"
+	KindRAPL       = "rapl"
+	KindCPUFreq    = "cpufreq"
+	KindHwmon      = "hwmon"
+	KindNVML       = "nvml"
+	KindPressure   = "pressure"
+	KindNetwork    = "network"
+	KindInfiniBand = "infiniband"
 )
 
 // Finding is a meter of this machine and whether it can be read, or a kind of

@@ -14,8 +14,8 @@ import (
 type library interface {
 	// cards lists the devices in the library's order.
 	cards() ([]card, error)
-	// events are the XID errors since the last call. It does not wait.
-	// errNotSupported: this machine has none.
+	// events are the XID errors since the last call, of those cards whose identity
+	// says that they give them. It does not wait.
 	events() ([]xid, error)
 	close()
 }
@@ -37,6 +37,7 @@ type opener func() (library, error)
 type identity struct {
 	uuid string
 	name string // NVIDIA H100 80GB HBM3
+	xids bool   // it gives events
 }
 
 // xid is one error event of a driver.
@@ -236,6 +237,9 @@ func (g *gpus) load(ctx context.Context) {
 // happened meanwhile is not in it.
 func (g *gpus) count(b *batch, events []xid) {
 	for _, d := range g.devices {
+		if !d.who.xids {
+			continue
+		}
 		n := 0
 		for _, e := range events {
 			if e.uuid == d.who.uuid {

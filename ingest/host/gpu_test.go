@@ -80,7 +80,7 @@ func gpuSource(lib library, err error) (*capture, *Source) {
 // S0-108, C41, C60: a card's answers in the units of the conventions; what it
 // does not know is absent, never 0.
 func TestCard(t *testing.T) {
-	c1 := &fakeCard{who: identity{uuid: "GPU-1", name: "NVIDIA H100"}, knows: map[query]uint64{
+	c1 := &fakeCard{who: identity{uuid: "GPU-1", name: "NVIDIA H100", xids: true}, knows: map[query]uint64{
 		askEnergy: 5_000_000, askPower: 45_210, askTemperature: 61, askMemoryTemp: 0, askSMClock: 1980, askMemoryClock: 2619,
 		askBusy: 97, askMemoryBusy: 30, askDecoder: 101, askMemoryUsed: 60 << 30, askMemoryTotal: 80 << 30,
 		askReasonsKnown: 0x1ff, askReasons: 0x104, askPowerTime: 90_000_000_000, askECCCorrected: 3, askPCIeReplay: 7,
@@ -143,7 +143,7 @@ func TestCard(t *testing.T) {
 func TestDividedCard(t *testing.T) {
 	part := &fakeCard{knows: map[query]uint64{askMemoryUsed: 1 << 30, askMemoryTotal: 10 << 30, askPower: 1}}
 	whole := &fakeCard{who: identity{uuid: "GPU-1"}, parts: []card{part}, knows: map[query]uint64{askPower: 300_000, askDivided: 1}}
-	c, s := gpuSource(&fakeLibrary{devices: []card{whole}, none: errNotSupported}, nil)
+	c, s := gpuSource(&fakeLibrary{devices: []card{whole}}, nil)
 	if err := s.Poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestDriverHangs(t *testing.T) {
 		hang := make(chan struct{})
 		stuck := &fakeCard{who: identity{uuid: "GPU-1"}, knows: map[query]uint64{askPower: 100_000}, hang: hang}
 		fine := &fakeCard{who: identity{uuid: "GPU-2"}, knows: map[query]uint64{askPower: 200_000}}
-		c, s := gpuSource(&fakeLibrary{devices: []card{stuck, fine}, none: errNotSupported}, nil)
+		c, s := gpuSource(&fakeLibrary{devices: []card{stuck, fine}}, nil)
 		s.Meters = []Meter{cpu("cpu0", 1e12, &text{value: "1000000"})}
 		s.Clock = time.Now
 		poll := func(took time.Duration, want ...string) {
@@ -199,7 +199,7 @@ func TestDriverHangs(t *testing.T) {
 // a minute later, and the card's counter begins anew, as its driver's has.
 func TestCardIsLost(t *testing.T) {
 	c1 := &fakeCard{who: identity{uuid: "GPU-1"}, knows: map[query]uint64{askEnergy: 1000, askPower: 100_000}}
-	lib := &fakeLibrary{devices: []card{c1}, none: errNotSupported}
+	lib := &fakeLibrary{devices: []card{c1}}
 	c, s := gpuSource(lib, nil)
 	poll := func(at time.Duration, want []string) {
 		t.Helper()

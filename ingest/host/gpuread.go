@@ -121,6 +121,17 @@ func throttleReasons() []struct {
 	}
 }
 
+// deadCard is one that the library counts and cannot open: it keeps its place,
+// so that the cards behind it keep their numbers.
+type deadCard struct {
+	who identity
+	err error
+}
+
+func (c deadCard) identity() identity         { return c.who }
+func (c deadCard) ask(query) (uint64, error)  { return 0, c.err }
+func (c deadCard) instances() ([]card, error) { return nil, nil }
+
 // device is one card and what was read of it last.
 type device struct {
 	card

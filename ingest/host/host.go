@@ -92,7 +92,8 @@ func (s *Source) Open() error {
 	energy := []part{&energies{fs: s.Sysfs, handed: s.Meters, ledger: l}}
 	var rest []part
 	if s.Sysfs != nil {
-		rest = append(rest, &clocks{files: attributes{fs: *s.Sysfs}}, &sensors{files: attributes{fs: *s.Sysfs}, ledger: l}, &network{files: attributes{fs: *s.Sysfs}, ledger: l})
+		files := attributes{fs: *s.Sysfs} // each part keeps its own open
+		rest = append(rest, &clocks{files: files}, &sensors{files: files, ledger: l}, &network{files: files, ledger: l}, &fabric{files: files, ledger: l})
 	}
 	if s.Proc != nil {
 		rest = append(rest, &pressure{files: attributes{fs: *s.Proc}, ledger: l})
@@ -288,7 +289,7 @@ func (s *Source) introduce(findings []Finding) {
 		}
 	}
 	var args []any
-	for _, kind := range []string{KindRAPL, KindCPUFreq, KindHwmon, KindNVML, KindPressure, KindNetwork} {
+	for _, kind := range []string{KindRAPL, KindCPUFreq, KindHwmon, KindNVML, KindPressure, KindNetwork, KindInfiniBand} {
 		args = append(args, kind, counts[kind])
 	}
 	s.log().Info("host meters", args...)

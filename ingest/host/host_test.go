@@ -402,7 +402,7 @@ func TestRun(t *testing.T) {
 		if len(c.requests) != 3 {
 			t.Errorf("%d requests; want 3 of 5 polls", len(c.requests))
 		}
-		want := "level=INFO msg=\"host meters\" rapl=1 cpufreq=0 hwmon=0 nvml=0 pressure=0 network=0\n" +
+		want := "level=INFO msg=\"host meters\" rapl=1 cpufreq=0 hwmon=0 nvml=0 pressure=0 network=0 infiniband=0\n" +
 			"level=WARN msg=\"meter cannot be read\" meter=\"rapl cpu0-zone\" reason=\"host: cpu0-zone: no such device\" remedy=\"look at what the reason names; the rest is read all the same\"\n" +
 			"level=INFO msg=\"meter is read again\" meter=\"rapl cpu0-zone\"\n"
 		if diff := cmp.Diff(want, log.String()); diff != "" {

@@ -44,35 +44,42 @@ func (n *nvidia) cards() ([]card, error) {
 	}
 	var out []card
 	for i := range count {
-		d, r := n.lib.DeviceGetHandleByIndex(i)
-		if err := failure(r); err != nil {
-			return nil, fmt.Errorf("device %d: %w", i, err)
-		}
-		c := &nvidiaCard{Device: d, has: n.has}
-		uuid, r := d.GetUUID()
-		if err := failure(r); err != nil {
-			return nil, fmt.Errorf("device %d: %w", i, err)
-		}
-		c.who.uuid = uuid
-		if name, r := d.GetName(); r == nvml.SUCCESS {
-			c.who.name = name
+		c, err := n.open(i)
+		if err != nil {
+			out = append(out, deadCard{identity{uuid: fmt.Sprintf("device %d", i)}, err})
+			continue
 		}
 		out = append(out, c)
-		n.listen(d)
 	}
 	return out, nil
 }
 
+func (n *nvidia) open(i int) (*nvidiaCard, error) {
+	d, r := n.lib.DeviceGetHandleByIndex(i)
+	if err := failure(r); err != nil {
+		return nil, err
+	}
+	uuid, r := d.GetUUID()
+	if err := failure(r); err != nil {
+		return nil, err
+	}
+	c := &nvidiaCard{Device: d, has: n.has, who: identity{uuid: uuid, xids: n.listen(d)}}
+	if name, r := d.GetName(); r == nvml.SUCCESS {
+		c.who.name = name
+	}
+	return c, nil
+}
+
 // listen asks for the XID errors of a card. Not every one has them.
-func (n *nvidia) listen(d nvml.Device) {
+func (n *nvidia) listen(d nvml.Device) bool {
 	if n.set == nil {
 		set, r := n.lib.EventSetCreate()
 		if r != nvml.SUCCESS {
-			return
+			return false
 		}
 		n.set = set
 	}
-	d.RegisterEvents(nvml.EventTypeXidCriticalError, n.set) // one that refuses sends none
+	return d.RegisterEvents(nvml.EventTypeXidCriticalError, n.set) == nvml.SUCCESS
 }
 
 func (n *nvidia) events() ([]xid, error) {

@@ -127,6 +127,11 @@ func TestNVMLLibrary(t *testing.T) {
 			return part, nvml.SUCCESS
 		},
 	}
+	deaf := &mock.Device{
+		GetUUIDFunc:        func() (string, nvml.Return) { return "GPU-2", nvml.SUCCESS },
+		GetNameFunc:        func() (string, nvml.Return) { return "", nvml.ERROR_UNKNOWN },
+		RegisterEventsFunc: func(uint64, nvml.EventSet) nvml.Return { return nvml.ERROR_NOT_SUPPORTED },
+	}
 	queue := []nvml.EventData{
 		{Device: dev, EventType: nvml.EventTypeXidCriticalError, EventData: 79},
 		{Device: dev, EventType: nvml.EventTypeClock, EventData: 1},
@@ -147,20 +152,30 @@ func TestNVMLLibrary(t *testing.T) {
 		FreeFunc: func() nvml.Return { return nvml.SUCCESS },
 	}
 	lib := &mock.Interface{
-		DeviceGetCountFunc:         func() (int, nvml.Return) { return 1, nvml.SUCCESS },
-		DeviceGetHandleByIndexFunc: func(int) (nvml.Device, nvml.Return) { return dev, nvml.SUCCESS },
-		EventSetCreateFunc:         func() (nvml.EventSet, nvml.Return) { return set, nvml.SUCCESS },
-		ShutdownFunc:               func() nvml.Return { return nvml.SUCCESS },
+		DeviceGetCountFunc: func() (int, nvml.Return) { return 3, nvml.SUCCESS },
+		DeviceGetHandleByIndexFunc: func(i int) (nvml.Device, nvml.Return) {
+			return []nvml.Device{nil, dev, deaf}[i], []nvml.Return{nvml.ERROR_DRIVER_NOT_LOADED, nvml.SUCCESS, nvml.SUCCESS}[i]
+		},
+		EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return set, nvml.SUCCESS },
+		ShutdownFunc:       func() nvml.Return { return nvml.SUCCESS },
 	}
 	n := &nvidia{lib: lib, has: all}
 	if got, err := n.events(); got != nil || !errors.Is(err, errNotSupported) {
 		t.Errorf("events without a card = %v, %v", got, err)
 	}
 	cards, err := n.cards()
-	if err != nil || len(cards) != 1 || cards[0].identity() != (identity{"GPU-1", "NVIDIA A100"}) {
+	if err != nil || len(cards) != 3 {
 		t.Fatalf("cards = %v, %v", cards, err)
 	}
-	if parts, err := cards[0].instances(); err != nil || len(parts) != 2 {
+	for i, want := range []identity{{uuid: "device 0"}, {"GPU-1", "NVIDIA A100", true}, {uuid: "GPU-2"}} {
+		if got := cards[i].identity(); got != want {
+			t.Errorf("card %d is %+v; want %+v", i, got, want)
+		}
+	}
+	if _, err := cards[0].ask(askPower); err == nil || errors.Is(err, errNotSupported) {
+		t.Errorf("a card that cannot be opened answers %v", err)
+	}
+	if parts, err := cards[1].instances(); err != nil || len(parts) != 2 {
 		t.Errorf("instances = %v, %v; want the 2 that are there", parts, err)
 	}
 	got, err := n.events()

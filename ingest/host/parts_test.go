@@ -277,7 +277,6 @@ func TestNetworkAndPressure(t *testing.T) {
 		"system.network.packet.count{network.interface.name=eth0,network.io.direction=transmit} 40",
 		"system.network.packet.dropped{network.interface.name=eth0,network.io.direction=receive} 50",
 		"system.network.packet.dropped{network.interface.name=eth0,network.io.direction=transmit} 60",
-		"system.pressure.time{system.pressure.kind=full,system.pressure.resource=cpu} 0",
 		"system.pressure.time{system.pressure.kind=some,system.pressure.resource=cpu} 1.5",
 	}
 	if diff := cmp.Diff(want, c.all(t)); diff != "" {
@@ -298,6 +297,30 @@ func TestNetworkAndPressure(t *testing.T) {
 	s.Poll(t.Context())
 	if got := c.start("system.network.io"); !got.Equal(c.now) {
 		t.Errorf("start after the counter fell %v; want %v", got, c.now)
+	}
+}
+
+// Ports of adapters: words of four bytes, and what an adapter does not count is
+// absent.
+func TestFabric(t *testing.T) {
+	const port = "class/infiniband/mlx5_0/ports/1/counters/"
+	c, s, _ := tree(t, map[string]string{
+		port + "port_rcv_data": "230539874932483004", port + "port_xmit_data": "250", port + "link_downed": "3",
+		port + "symbol_error": "N/A (no PMA)", port + "VL15_dropped": "9", port + "port_rcv_errors": "",
+		"class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE", "class/infiniband/abi_version": "1",
+	}, nil)
+	s.Poll(t.Context())
+	want := []string{
+		"hw.errors{error.type=link_downed,hw.id=mlx5_0/1,hw.type=network} 3",
+		"hw.network.io{hw.id=mlx5_0/1,hw.type=network,network.io.direction=receive} 9.22159e+17",
+		"hw.network.io{hw.id=mlx5_0/1,hw.type=network,network.io.direction=transmit} 1000",
+	}
+	if diff := cmp.Diff(want, c.all(t)); diff != "" {
+		t.Errorf("points (-want +got):\n%s", diff)
+	}
+	bad := []string{"infiniband mlx5_0/1: " + port + `port_rcv_errors holds "": not a number`}
+	if diff := cmp.Diff(bad, s.bad()); diff != "" {
+		t.Errorf("unreadable (-want +got):\n%s", diff)
 	}
 }
 

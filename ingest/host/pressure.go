@@ -52,6 +52,9 @@ func (p *pressure) add(b *batch, resource, text string) error {
 		return fmt.Errorf("pressure/%s: %w", resource, err)
 	}
 	for _, t := range totals {
+		if resource == "cpu" && t.kind == "full" {
+			continue // of a whole machine it means nothing, and the kernel writes 0
+		}
 		seconds := float64(t.microseconds) / 1e6
 		start := p.ledger.since("pressure/"+resource+"/"+t.kind, seconds, b.now)
 		b.count("system.pressure.time", start, seconds, "system.pressure.resource", resource, "system.pressure.kind", t.kind)

@@ -44,6 +44,8 @@ var metrics = []Metric{
 		"hw_gpu_links", "hw_gpu_links", "hw.gpu.links"},
 	{"hw.gpu.persistence_mode", "{state}", Gauge, "1 while the driver keeps a GPU's state without clients, else 0",
 		"hw_gpu_persistence_mode", "hw_gpu_persistence_mode", "hw.gpu.persistence_mode"},
+	{"hw.network.io", "By", Counter, "bytes over a port of a network adapter",
+		"hw_network_io_bytes_total", "hw_network_io", "hw.network.io_bytes_total"},
 	{"hw.host.energy", "J", Counter, "energy that the whole host has used",
 		"hw_host_energy_joules_total", "hw_host_energy", "hw.host.energy_joules_total"},
 	{"hw.host.power", "W", Gauge, "power that the whole host draws",
