@@ -31,23 +31,17 @@ var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal:\s+(\d+) kB`)
 // be listed is one, beside what could be read.
 func ReadTopology(f FS) (Topology, error) {
 	t := Topology{CPUFamily: -1, CPUModel: -1}
-	const cpus, nodes = "devices/system/cpu", "devices/system/node"
-	names, err := f.ReadDir(cpus)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	sockets, cores := map[string]bool{}, map[string]bool{}
-	for _, n := range names {
-		if !isNumbered(n, "cpu") {
-			continue
-		}
+	const nodes = "devices/system/node"
+	threads, err := numbered(f, cpus, "cpu")
+	sockets, cores := map[int]bool{}, map[string]bool{}
+	for _, n := range threads {
 		t.Threads++
-		socket, err := f.ReadString(path.Join(cpus, n, "topology/physical_package_id"))
-		if err != nil || strings.HasPrefix(socket, "-") { // it is offline, or the kernel does not know
+		socket := Socket(f, n)
+		if socket < 0 { // it is offline, or the kernel does not know
 			continue
 		}
 		sockets[socket] = true
-		if core := coreOf(f, path.Join(cpus, n, "topology")); core != "" {
+		if core := coreOf(f, fmt.Sprintf("%s/cpu%d/topology", cpus, n)); core != "" {
 			cores[core] = true
 		}
 	}
@@ -55,13 +49,10 @@ func ReadTopology(f FS) (Topology, error) {
 	if alias, aerr := f.ReadString(path.Join(cpus, "modalias")); aerr == nil {
 		t.identify(alias)
 	}
-	numa, nerr := f.ReadDir(nodes)
-	if errors.Is(nerr, fs.ErrNotExist) {
-		nerr = nil
-	}
+	numa, nerr := numbered(f, nodes, "node")
 	for _, n := range numa {
-		text, rerr := f.ReadString(path.Join(nodes, n, "meminfo"))
-		if m := memTotal.FindStringSubmatch(text); isNumbered(n, "node") && rerr == nil && m != nil {
+		text, rerr := f.ReadString(fmt.Sprintf("%s/node%d/meminfo", nodes, n))
+		if m := memTotal.FindStringSubmatch(text); rerr == nil && m != nil {
 			kib, _ := strconv.ParseInt(m[1], 10, 53) // out of range is its bound
 			t.MemoryBytes += kib << 10
 		}
@@ -97,12 +88,6 @@ func (t *Topology) identify(alias string) {
 	family, _ := strconv.ParseInt(m[2], 16, 32)
 	model, _ := strconv.ParseInt(m[3], 16, 32)
 	t.CPUFamily, t.CPUModel = int(family), int(model)
-}
-
-func isNumbered(name, prefix string) bool {
-	digits, ok := strings.CutPrefix(name, prefix)
-	_, err := strconv.ParseUint(digits, 10, 32)
-	return ok && err == nil
 }
 
 // GPU is a graphics processor on the PCI bus, whether it has a driver or not.

@@ -3,6 +3,7 @@ package twin
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/wattloop/wattloop/sysfs"
@@ -43,10 +44,29 @@ type CPUHardware struct {
 	TotalCores         int        `json:"totalCores,omitempty"`
 	CoresPerSocket     int        `json:"coresPerSocket,omitempty"`
 	Threads            int        `json:"threads,omitempty"`
+	DriverFamily       string     `json:"driverFamily,omitempty"` // of cpufreq
+	Landmarks          *Landmarks `json:"landmarks,omitempty"`
 	CapRange           *CapRange  `json:"capRange,omitempty"`
+	Policies           []Policy   `json:"cpufreqPolicies"`
 	Zones              []RAPLZone `json:"raplZones"`
 	ControlAvailable   bool       `json:"controlAvailable"`
 	TelemetryAvailable bool       `json:"telemetryAvailable"`
+}
+
+// Landmarks are the lowest and the highest frequency of all cpufreq policies.
+type Landmarks struct {
+	MinFreqMHz  float64 `json:"minFreqMHz"`
+	MaxBoostMHz float64 `json:"maxBoostMHz"`
+}
+
+// Policy is one cpufreq policy.
+type Policy struct {
+	ID     string   `json:"id"`
+	CPUs   []int    `json:"cpus"`
+	Socket *int     `json:"socket,omitempty"`
+	Driver string   `json:"driver,omitempty"`
+	MinMHz *float64 `json:"minFreqMHz,omitempty"`
+	MaxMHz *float64 `json:"maxFreqMHz,omitempty"`
 }
 
 // CapRange is the range of a cap that every package takes.
@@ -114,9 +134,12 @@ func Discover(node string, f sysfs.FS, cpuinfo string) Hardware {
 	s.warn(err)
 	zones, err := sysfs.Zones(f)
 	s.warn(err)
+	policies, err := sysfs.Policies(f)
+	s.warn(err)
 	gpus, err := sysfs.GPUs(f)
 	s.warn(err)
 	s.CPU = cpuHardware(top, zones, cpuinfo)
+	s.CPU.clocks(f, policies)
 	s.GPU = gpuHardware(gpus)
 	if top.MemoryBytes > 0 {
 		s.Memory = &MemoryHardware{top.MemoryBytes}
@@ -140,6 +163,7 @@ func (s *HardwareStatus) judge() {
 	}
 	lacks(s.CPU.RawModel == "" && s.CPU.Family == 0, "cpu: the model is not known")
 	lacks(s.CPU.Sockets == 0, "cpu: the number of sockets is not known")
+	lacks(len(s.CPU.Policies) == 0, "cpu: no cpufreq policies")
 	lacks(len(s.CPU.Zones) == 0, "cpu: no RAPL zones: no power limit and no energy of the packages")
 	lacks(len(s.CPU.Zones) > 0 && s.CPU.MaxWatts() == 0, "cpu: the highest power limit of a package is not known")
 	switch {
@@ -191,6 +215,44 @@ func cpuHardware(top sysfs.Topology, zones []sysfs.Zone, cpuinfo string) CPUHard
 		c.CapRange = nil
 	}
 	return c
+}
+
+// clocks takes the cpufreq policies. Landmarks are known where every policy says
+// its own.
+func (c *CPUHardware) clocks(f sysfs.FS, policies []sysfs.Policy) {
+	c.Policies = []Policy{}
+	var all []Policy
+	for _, p := range policies {
+		out := Policy{p.ID, p.CPUs, notNegative(p.Socket), p.Driver, megahertz(f, p.File("cpuinfo_min_freq")), megahertz(f, p.File("cpuinfo_max_freq"))}
+		c.Policies = append(c.Policies, out)
+		if out.MinMHz != nil && out.MaxMHz != nil {
+			all = append(all, out)
+		}
+	}
+	if len(policies) > 0 {
+		c.DriverFamily = policies[0].Driver
+	}
+	if len(all) == 0 || len(all) < len(policies) {
+		return
+	}
+	marks := Landmarks{*all[0].MinMHz, *all[0].MaxMHz}
+	for _, p := range all {
+		marks.MinFreqMHz, marks.MaxBoostMHz = min(marks.MinFreqMHz, *p.MinMHz), max(marks.MaxBoostMHz, *p.MaxMHz)
+	}
+	c.Landmarks = &marks
+}
+
+// megahertz reads a file of kilohertz, nil where there is none.
+func megahertz(f sysfs.FS, file string) *float64 {
+	text, err := f.ReadString(file)
+	if err != nil {
+		return nil
+	}
+	khz, err := strconv.ParseUint(strings.TrimSpace(text), 10, 53)
+	if err != nil || khz == 0 {
+		return nil
+	}
+	return number(float64(khz) / 1e3)
 }
 
 // widen takes the limit of one more package: the range is what all of them take,

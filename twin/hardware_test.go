@@ -30,6 +30,11 @@ func layTree(t *testing.T, files map[string]string) sysfs.FS {
 // S0-186: the whole document of a machine with two packages and a GPU.
 func TestDiscover(t *testing.T) {
 	files := map[string]string{
+		"devices/system/cpu/cpufreq/policy0/scaling_driver":     "intel_pstate",
+		"devices/system/cpu/cpufreq/policy0/cpuinfo_min_freq":   "800000",
+		"devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq":   "3500500",
+		"devices/system/cpu/cpufreq/policy1/cpuinfo_min_freq":   "900000",
+		"devices/system/cpu/cpufreq/policy1/cpuinfo_max_freq":   "3000000",
 		"devices/system/cpu/modalias":                           "cpu:type:x86,ven0000fam0006mod008F:feature:,0000",
 		"devices/system/cpu/cpu0/topology/physical_package_id":  "0",
 		"devices/system/cpu/cpu0/topology/core_cpus_list":       "0",
@@ -55,7 +60,9 @@ func TestDiscover(t *testing.T) {
 	b, err := json.Marshal(got)
 	want := `{"apiVersion":"joulie.io/v1alpha1","kind":"NodeHardware","metadata":{"name":"w1"},"spec":{"nodeName":"w1"},"status":{` +
 		`"cpu":{"vendor":"intel","rawModel":"Example CPU 9000 @ 2.00GHz","family":6,"modelNumber":143,"sockets":2,"totalCores":2,"coresPerSocket":1,"threads":2,` +
-		`"capRange":{"type":"package","maxWattsPerSocket":300},"raplZones":[` +
+		`"driverFamily":"intel_pstate","landmarks":{"minFreqMHz":800,"maxBoostMHz":3500.5},"capRange":{"type":"package","maxWattsPerSocket":300},"cpufreqPolicies":[` +
+		`{"id":"policy0","cpus":[0],"socket":0,"driver":"intel_pstate","minFreqMHz":800,"maxFreqMHz":3500.5},` +
+		`{"id":"policy1","cpus":[1],"socket":1,"minFreqMHz":900,"maxFreqMHz":3000}],"raplZones":[` +
 		`{"id":"intel-rapl:0","name":"package-0","kind":"package","socket":0,"maxEnergyRangeMicrojoules":262143328850,"constraints":[{"name":"long_term","maxWatts":350}]},` +
 		`{"id":"intel-rapl:0:0","name":"dram","kind":"dram","socket":0,"parent":"package-0"},` +
 		`{"id":"intel-rapl:1","name":"package-1","kind":"package","socket":1,"constraints":[{"name":"long_term","maxWatts":300},{"name":"short_term"}]}],` +
@@ -67,6 +74,12 @@ func TestDiscover(t *testing.T) {
 	}
 	if got.Status.CPU.MaxWatts() != 300 {
 		t.Errorf("%g W for every package; want 300", got.Status.CPU.MaxWatts())
+	}
+
+	// A policy that does not say its own: no landmark is guessed.
+	delete(files, "devices/system/cpu/cpufreq/policy1/cpuinfo_max_freq")
+	if c := Discover("w1", layTree(t, files), "").Status.CPU; c.Landmarks != nil || c.Policies[1].MaxMHz != nil || *c.Policies[1].MinMHz != 900 {
+		t.Errorf("%+v", c)
 	}
 
 	// A package without a limit of its own: no cap can be put on every package.
@@ -94,24 +107,24 @@ func TestDiscover(t *testing.T) {
 // Trees of other people's machines give a document each, with what is known of
 // them.
 func TestDiscoverOtherMachines(t *testing.T) {
-	f := func(archive, dir string, sockets, cores, zones, gpus int) {
+	f := func(archive, dir string, sockets, cores, zones, policies int) {
 		t.Helper()
 		h := Discover("w1", sysfstest.Corpus(t, archive, dir), "").Status
-		if h.CPU.Sockets != sockets || h.CPU.TotalCores != cores || len(h.CPU.Zones) != zones || len(h.GPU.Devices) != gpus {
-			t.Errorf("%s: %d sockets, %d cores, %d zones, %d GPUs; want %d, %d, %d, %d; %q", archive,
-				h.CPU.Sockets, h.CPU.TotalCores, len(h.CPU.Zones), len(h.GPU.Devices), sockets, cores, zones, gpus, h.Quality.Warnings)
+		if h.CPU.Sockets != sockets || h.CPU.TotalCores != cores || len(h.CPU.Zones) != zones || len(h.CPU.Policies) != policies {
+			t.Errorf("%s: %d sockets, %d cores, %d zones, %d policies; want %d, %d, %d, %d; %q", archive,
+				h.CPU.Sockets, h.CPU.TotalCores, len(h.CPU.Zones), len(h.CPU.Policies), sockets, cores, zones, policies, h.Quality.Warnings)
 		}
 		if len(h.Quality.Warnings) == 0 || h.Quality.Overall == "full" {
 			t.Errorf("%s: %+v; none of these trees is whole", archive, h.Quality)
 		}
 	}
-	f("containers-nri-plugins/cpufreq_2-socket-4-node-40-core.tar.gz", "sys", 2, 40, 0, 0)
-	f("containers-nri-plugins/cpufreq_sample2.tar.gz", "sys", 2, 56, 0, 0)
-	f("open-mpi-hwloc/cpufreq_20em64t-hybrid-1p6c2t_2ca4co1t.tar.gz", "20em64t-hybrid-1p6c2t+2ca4co1t/sys", 1, 14, 0, 0)
-	f("open-mpi-hwloc/cpufreq_32em64t-2n8c_dax_nvme_mic_dimms.tar.gz", "32em64t-2n8c+1mic/sys", 2, 16, 0, 0)
-	f("open-mpi-hwloc/cpufreq_64amd64-4p2n4ca2co.tar.gz", "64amd64-4p2n4ca2co/fsroot/sys", 4, 32, 0, 0)
-	f("open-mpi-hwloc/cpufreq_nvidia-dgx-gb10.tar.gz", "nvidia-dgx-gb10/sys", 1, 20, 0, 0)
+	f("containers-nri-plugins/cpufreq_2-socket-4-node-40-core.tar.gz", "sys", 2, 40, 0, 80)
+	f("containers-nri-plugins/cpufreq_sample2.tar.gz", "sys", 2, 56, 0, 112)
+	f("open-mpi-hwloc/cpufreq_20em64t-hybrid-1p6c2t_2ca4co1t.tar.gz", "20em64t-hybrid-1p6c2t+2ca4co1t/sys", 1, 14, 0, 20)
+	f("open-mpi-hwloc/cpufreq_32em64t-2n8c_dax_nvme_mic_dimms.tar.gz", "32em64t-2n8c+1mic/sys", 2, 16, 0, 16)
+	f("open-mpi-hwloc/cpufreq_64amd64-4p2n4ca2co.tar.gz", "64amd64-4p2n4ca2co/fsroot/sys", 4, 32, 0, 64)
+	f("open-mpi-hwloc/cpufreq_nvidia-dgx-gb10.tar.gz", "nvidia-dgx-gb10/sys", 1, 20, 0, 20)
 	f("mlco2-codecarbon/rapl_multidie_threadripper1950x.tar.gz", "threadripper1950x/sys", 0, 0, 2, 0)
 	f("performancecopilot-pcp/denki_bigsystem.tgz", "bigsystem/sys", 2, 0, 4, 0)
-	f("prometheus-procfs/procfs-fixtures-power.tar.gz", "fixtures/sys", 1, 2, 3, 0)
+	f("prometheus-procfs/procfs-fixtures-power.tar.gz", "fixtures/sys", 1, 2, 3, 2)
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/grpc"
 
 	"github.com/wattloop/wattloop/api"
 )
@@ -101,7 +102,7 @@ func (r *accessRig) serve() {
 		func() error { return r.s.grpc.Serve(limit(r.l.grpc)) },
 	} {
 		all.Go(func() {
-			if err := f(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			if err := f(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
 				r.t.Error(err)
 			}
 		})

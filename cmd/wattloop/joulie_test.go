@@ -1,0 +1,113 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/wattloop/wattloop/actuate"
+)
+
+// S0-189, S0-4, S0-8, S0-125, S0-144, S0-80: every variable of Joulie sets the key
+// that it names, as config show prints it, and says what it takes.
+func TestJoulieVariables(t *testing.T) {
+	page, err := os.ReadFile("../../docs/joulie.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(name, key, value, wrong, wrongError string) {
+		t.Helper()
+		env := func(v string) func(string) (string, bool) {
+			return func(n string) (string, bool) { return v, n == name }
+		}
+		c, err := loaded(t, "", "", env(value))
+		if err != nil {
+			t.Fatalf("%s=%s: %v", name, value, err)
+		}
+		found := false
+		for _, s := range c.settings() {
+			if s.key == key {
+				found = true
+				if got := s.value.String(); got != value || c.origin[key] != "variable "+name {
+					t.Errorf("%s=%s: %s is %s, from %s", name, value, key, got, c.origin[key])
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no key %s", name, key)
+		}
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/joulie.md has no %s", name)
+		}
+		if wrong == "" {
+			return
+		}
+		if _, err := loaded(t, "", "", env(wrong)); err == nil || !strings.Contains(err.Error(), wrongError) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s=%s: %v; want %s", name, wrong, err, wrongError)
+		}
+	}
+	f("PROMETHEUS_RATE_WINDOW", "rate_window", "3m", "five", `"five" is no duration`)
+	for _, strategy := range []string{"UnderscoreEscapingWithSuffixes", "UnderscoreEscapingWithoutSuffixes", "NoUTF8EscapingWithSuffixes", "NoTranslation"} {
+		f("PROMETHEUS_NAME_TRANSLATION", "naming", strategy, "None", "is none of UnderscoreEscapingWithSuffixes")
+	}
+	for _, preset := range []string{"otel", "kepler", "kepler-legacy"} {
+		f("NODE_POWER_PRESET", "presets.node_power.use", preset, "scaphandre", "is none of otel, kepler, kepler-legacy")
+	}
+	for _, scope := range []string{"components", "host"} {
+		f("NODE_POWER_SCOPE", "presets.node_power.scope", scope, "rack", "is none of components, host")
+	}
+	f("ENABLE_FACILITY_METRICS", "presets.facility.enabled", "true", "yes", "is neither true nor false")
+	for _, path := range []string{"CPU", "GPU"} {
+		for _, backend := range []string{"host", "none"} {
+			f("TELEMETRY_"+path+"_CONTROL", "control."+strings.ToLower(path), backend, "rapl", "is none of host, none")
+		}
+		f("TELEMETRY_"+path+"_CONTROL", "control."+strings.ToLower(path), "host", "http", "intents over HTTP are not in this version; want host, or none")
+	}
+}
+
+// S0-9: a path that is none is shown as not writable and never written; what was
+// there before comes back all the same.
+func TestPathOfNone(t *testing.T) {
+	dev := &recordingDevice{}
+	c := defaultConfig()
+	c.ControlCPU = backendNone
+	var said strings.Builder
+	got := c.wired([]actuate.Device{dev}, slog.New(slog.NewTextHandler(&said, nil)))[0]
+	if d := got.Describe(); d.Writable || d.Reason != "control.cpu is none, nothing is written" || d.ID != "rapl:package-0" {
+		t.Errorf("%+v", d)
+	}
+	if err := got.Write(actuate.Setting{Value: 100}); err == nil || !strings.Contains(err.Error(), "control.cpu is none") {
+		t.Errorf("Write: %v", err)
+	}
+	if err := got.Restore(actuate.State{Value: 250}); err != nil {
+		t.Errorf("Restore: %v", err)
+	}
+	if strings.Join(dev.calls, " ") != "restore" {
+		t.Errorf("the device was asked to %v", dev.calls)
+	}
+	if strings.Count(said.String(), "key=control.cpu") != 1 {
+		t.Errorf("said %q", said.String())
+	}
+	c.ControlCPU, c.ControlGPU = backendHost, backendNone
+	if got := c.wired([]actuate.Device{dev}, slog.New(slog.NewTextHandler(io.Discard, nil)))[0]; got != actuate.Device(dev) {
+		t.Error("a CPU package is wrapped because of control.gpu")
+	}
+}
+
+// recordingDevice is a package that notes what is done to it.
+type recordingDevice struct{ calls []string }
+
+func (d *recordingDevice) Describe() actuate.Description {
+	return actuate.Description{ID: "rapl:package-0", Action: actuate.ActionRAPLCap, Writable: true}
+}
+func (d *recordingDevice) Read() (actuate.State, error) { return actuate.State{Value: 250}, nil }
+func (d *recordingDevice) Write(actuate.Setting) error {
+	d.calls = append(d.calls, "write")
+	return nil
+}
+func (d *recordingDevice) Restore(actuate.State) error {
+	d.calls = append(d.calls, "restore")
+	return nil
+}
