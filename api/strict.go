@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // strictJSON reads one JSON value into a struct and refuses what encoding/json
@@ -116,34 +119,13 @@ func kindWord(t reflect.Type) string {
 
 // meant suggests the field that a mistyped one probably means.
 func meant(key string, names []string) string {
-	best, at := "", max(len(key)/3, 1)+1
-	for _, n := range names {
-		if d := distance(strings.ToLower(key), n); d < at {
-			best, at = n, d
-		}
+	lower := strings.ToLower(key)
+	best := nearest.Of(lower, names)
+	if slices.Contains(names, lower) {
+		best = lower
 	}
 	if best == "" {
 		return "; known are " + strings.Join(names, ", ")
 	}
 	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// distance is the edit distance between two words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // expand puts readings and parameters into every expression, checks what comes
@@ -145,7 +147,7 @@ func (l *loader) checkWith(raw *rawControl, params map[string]bool) {
 	for _, e := range v.entries {
 		if _, set := raw.with[e.key.text]; set && !params[e.key.text] && !HasErrors(l.messages) {
 			l.add(SeverityError, ruleName("controls", raw.Name), e.key.at(),
-				nearest(e.key.text, slices.Sorted(maps.Keys(params))),
+				nearest.Of(e.key.text, slices.Sorted(maps.Keys(params))),
 				"with sets $%s, which neither the control nor a reading that it uses reads", e.key.text)
 		}
 	}

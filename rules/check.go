@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // checkReading looks at what a reading says, beyond whether it can be read.
@@ -143,7 +145,7 @@ func (l *loader) checkNames(t *tree) {
 		if !ok || vs.Name == "" || len(vs.LabelMatchers) > 1 || slices.Contains(names, vs.Name) {
 			return nil
 		}
-		if near := nearest(vs.Name, names); near != "" && distance(vs.Name, near) <= 2 {
+		if near := nearest.Of(vs.Name, names); near != "" && nearest.Distance(vs.Name, near) <= 2 {
 			l.add(SeverityWarning, t.rule, t.place(vs.PosRange), near, "%s is no reading, it is taken for a metric", vs.Name)
 		}
 		return nil

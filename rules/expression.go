@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // maxExpression bounds one expression as written, in bytes.
@@ -70,7 +72,7 @@ func (l *loader) parse(x *expression, e env) *tree {
 	for _, e := range rootCauses(all) {
 		suggestion := ""
 		if name, ok := strings.CutPrefix(e.Err.Error(), "unknown function with name "); ok {
-			suggestion = nearest(strings.Trim(name, `"`), functionNames)
+			suggestion = nearest.Of(strings.Trim(name, `"`), functionNames)
 		}
 		l.add(SeverityError, x.rule, t.place(e.PositionRange), suggestion, "%s", e.Err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // fields reads the values of one rule. Each getter takes the value that stands
@@ -54,7 +56,7 @@ func (f fields) choice(v *value, name string, options ...string) (string, bool) 
 	if slices.Contains(options, v.text) {
 		return v.text, true
 	}
-	f.add(SeverityError, f.rule, v.at(), nearest(v.text, options),
+	f.add(SeverityError, f.rule, v.at(), nearest.Of(v.text, options),
 		"%s takes %s", name, strings.Join(options, " or "))
 	return "", false
 }

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // Settings come from the configuration of the program, not from rule files.
@@ -85,7 +87,7 @@ type loader struct {
 
 func (l *loader) checkSettings() {
 	if rates := []string{"", RateCovered, RatePrometheus}; !slices.Contains(rates, l.settings.Rate) {
-		l.add(SeverityError, "", atSettings(), nearest(l.settings.Rate, rates),
+		l.add(SeverityError, "", atSettings(), nearest.Of(l.settings.Rate, rates),
 			"rate is %q: it is %s or %s", l.settings.Rate, RateCovered, RatePrometheus)
 	}
 }

@@ -3,6 +3,8 @@ package rules
 import (
 	"maps"
 	"slices"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // definition is a parameter, reading or control while files are merged into it.
@@ -226,7 +228,7 @@ func (l *loader) nothingBefore(section string, key *value, format string) {
 		l.errorf(ruleName(section, key.text), key.at(), "%s", why)
 		return
 	}
-	near := nearest(key.text, slices.Sorted(maps.Keys(l.merged[section])))
+	near := nearest.Of(key.text, slices.Sorted(maps.Keys(l.merged[section])))
 	l.add(SeverityError, ruleName(section, key.text), key.at(), near, format, ruleName(section, key.text))
 }
 

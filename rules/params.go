@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // param is a knob with its value after all files.
@@ -45,7 +47,7 @@ func (l *loader) unknownParam(rule, name string, at place, e env) {
 	if l.incomplete {
 		return // it may stand in the file that could not be read
 	}
-	l.add(SeverityError, rule, at, nearest(name, slices.Sorted(maps.Keys(e.params))), "unknown parameter $%s", name)
+	l.add(SeverityError, rule, at, nearest.Of(name, slices.Sorted(maps.Keys(e.params))), "unknown parameter $%s", name)
 }
 
 func (l *loader) buildParams() {
@@ -210,7 +212,7 @@ func (l *loader) checkUnused() {
 			}
 		}
 		slices.Sort(others)
-		l.add(SeverityWarning, ruleName("params", p.name), p.def.key.at(), nearest(p.name, others),
+		l.add(SeverityWarning, ruleName("params", p.name), p.def.key.at(), nearest.Of(p.name, others),
 			"no rule reads $%s", p.name)
 	}
 }

@@ -109,22 +109,6 @@ func TestWritten(t *testing.T) {
 	f(12, true, 14)
 }
 
-func TestNearest(t *testing.T) {
-	f := func(word, want string, candidates ...string) {
-		t.Helper()
-		if got := nearest(word, candidates); got != want {
-			t.Errorf("nearest(%q, %q) = %q; want %q", word, candidates, got, want)
-		}
-	}
-	f("relase", "release", "engage", "release")
-	f("realese", "release", "engage", "release")
-	f("margn", "margin", "budget", "margin")
-	f("x", "", "y")
-	f("same", "", "same")
-	f("colour", "", "help", "unit")
-	f("", "", "a")
-}
-
 // FuzzLoad: no file makes the loader panic or hang, a set comes without an error
 // and only then, and every message points into its file.
 func FuzzLoad(f *testing.F) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // rawReading is a reading before its expression is expanded.
@@ -251,7 +253,7 @@ func (f fields) action(v *value) string {
 	runs, known := actions[v.text]
 	switch names := slices.Sorted(maps.Keys(actions)); {
 	case !known:
-		f.add(SeverityError, f.rule, v.at(), nearest(v.text, names), "unknown action %s", v.text)
+		f.add(SeverityError, f.rule, v.at(), nearest.Of(v.text, names), "unknown action %s", v.text)
 	case !runs:
 		f.errorf(f.rule, v.at(), "action %s comes later: %s, which writes rapl.set_power_cap_watts", v.text, laterText)
 	}
@@ -272,7 +274,7 @@ func (f fields) target(v *value) map[string]string {
 	out := make(map[string]string, len(v.entries))
 	for _, e := range v.entries {
 		out[e.key.text] = e.value.text
-		if near := nearest(e.key.text, targetLabels); near != "" && !slices.Contains(targetLabels, e.key.text) {
+		if near := nearest.Of(e.key.text, targetLabels); near != "" && !slices.Contains(targetLabels, e.key.text) {
 			f.add(SeverityWarning, f.rule, e.key.at(), near, "no device has a label %s", e.key.text)
 		}
 	}

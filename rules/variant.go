@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // Choice is what the configuration says of a reading that has variants.
@@ -92,9 +94,9 @@ func (l *loader) pick(rule, name string, def *definition, all []string) (*value,
 	switch {
 	case v != nil:
 	case choice.Origin != "":
-		l.add(SeverityError, rule, atSettings(), nearest(picked, all), "%s: there is no variant %s; there are %s", choice.Origin, picked, strings.Join(all, ", "))
+		l.add(SeverityError, rule, atSettings(), nearest.Of(picked, all), "%s: there is no variant %s; there are %s", choice.Origin, picked, strings.Join(all, ", "))
 	default:
-		l.add(SeverityError, rule, use.at(), nearest(picked, all), "there is no variant %s; there are %s", picked, strings.Join(all, ", "))
+		l.add(SeverityError, rule, use.at(), nearest.Of(picked, all), "there is no variant %s; there are %s", picked, strings.Join(all, ", "))
 	}
 	return v, picked
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // Names of readings and controls are PromQL identifiers without a colon, so
@@ -116,7 +118,7 @@ func (l *loader) childShape(key *value, s *shape, rule string, path []string) *s
 		return nil
 	}
 	known := slices.Sorted(maps.Keys(s.keys))
-	if near := nearest(key.text, known); near != "" {
+	if near := nearest.Of(key.text, known); near != "" {
 		l.add(SeverityError, rule, key.at(), near, "unknown key %s", key.text)
 	} else {
 		l.errorf(rule, key.at(), "unknown key %s; known here: %s", key.text, strings.Join(known, ", "))

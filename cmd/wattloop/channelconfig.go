@@ -13,6 +13,7 @@ import (
 
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/listen"
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // channelConfig is one channel of the configuration.
@@ -230,7 +231,7 @@ func (r *channelReader) keys(n *yaml.Node, where string, known []keyReader) {
 			for _, x := range known {
 				words = append(words, x.key)
 			}
-			r.f.fail(k, nearestWord(k.Value, words), "%s: unknown key %s", where, k.Value)
+			r.f.fail(k, nearest.Of(k.Value, words), "%s: unknown key %s", where, k.Value)
 			continue
 		}
 		if where == "channels" {
@@ -369,15 +370,4 @@ func parseMode(s string) (fs.FileMode, error) {
 		return 0, fmt.Errorf("%q: want permissions like 0660", s)
 	}
 	return fs.FileMode(n), nil
-}
-
-// nearestWord is the word that a mistyped one probably means, or none.
-func nearestWord(got string, words []string) string {
-	best, at := "", max(len(got)/3, 1)+1
-	for _, w := range words {
-		if d := distance(got, w); d < at {
-			best, at = w, d
-		}
-	}
-	return best
 }

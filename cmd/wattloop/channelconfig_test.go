@@ -142,7 +142,9 @@ func TestActorEnv(t *testing.T) {
 	f("[fe80::1%eth0]:4317", "", "OTEL_EXPORTER_OTLP_ENDPOINT=http://[fe80::1%eth0]:4317"+rest)
 	f("unix:/run/w.sock", "app", "OTEL_EXPORTER_OTLP_ENDPOINT=unix:///run/w.sock"+rest+"\nOTEL_RESOURCE_ATTRIBUTES=container.name=app")
 	f("127.0.0.1:0", "", "the port is picked at the first activation")
-	f("127.0.0.1:1", "a,service.name=x", "want a name without")
+	for _, name := range []string{"a,service.name=x", "$(id)", "`id`", "a;id", "a b", "a\nb", "a\x1b[0m", "é", "%41"} { // people eval this
+		f("127.0.0.1:1", name, "want letters, digits and - _ . alone")
+	}
 }
 
 // An identity has the same keys in the configuration, in the API and in ingest.

@@ -90,10 +90,17 @@ func actorEnv(c api.Channel, container string) ([]variable, error) {
 		{"OTEL_METRIC_EXPORT_INTERVAL", strconv.FormatInt(exportInterval.Milliseconds(), 10)},
 	}
 	if container != "" {
-		if strings.ContainsAny(container, ",=;\\ \"'\n\r\t%") {
-			return nil, fmt.Errorf("--container %q: want a name without spaces, quotes and , = ; %%", container)
+		if i := strings.IndexFunc(container, func(r rune) bool { return !containerRune(r) }); i >= 0 {
+			return nil, fmt.Errorf("--container %q: want letters, digits and - _ . alone: the line is read by shells and by SDKs", container)
 		}
 		vars = append(vars, variable{"OTEL_RESOURCE_ATTRIBUTES", "container.name=" + container})
 	}
 	return vars, nil
+}
+
+// containerRune reports whether a container's name may have it: what is neither
+// special to a shell that evaluates the line nor in OTEL_RESOURCE_ATTRIBUTES. All
+// container names of Kubernetes are so.
+func containerRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/listen"
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 func channelsCmd() *cobra.Command {
@@ -99,7 +100,7 @@ func (cl *client) oneChannel(ctx context.Context, name string) (api.Channel, err
 		names = append(names, c.Name)
 	}
 	hint := "; there are " + strings.Join(names, ", ")
-	if near := nearestWord(name, names); near != "" {
+	if near := nearest.Of(name, names); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
 	return api.Channel{}, withCode(exitFound, fmt.Errorf("channels: no channel %s%s", name, hint))

@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wattloop/wattloop/internal/nearest"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -172,7 +173,7 @@ func (f *fileReader) nearest(key string) string {
 	for _, s := range f.known {
 		words = append(words, s.key)
 	}
-	return nearestWord(key, words)
+	return nearest.Of(key, words)
 }
 
 func (f *fileReader) set(s setting, k, v *yaml.Node) {
@@ -277,24 +278,4 @@ func (f *fileReader) scalar(v *yaml.Node) (string, error) {
 		return m[3], nil
 	}
 	return "", fmt.Errorf("variable %s is not set; give a default with ${env:%s:-DEFAULT}", m[1], m[1])
-}
-
-// distance is the edit distance between two words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			prev, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, prev+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wattloop/wattloop/internal/nearest"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -118,13 +119,11 @@ func explain(set *rules.Set, name string) (rules.Explanation, error) {
 	if c := set.Control(name); c != nil {
 		return c.Explain(), nil
 	}
-	best, at := "", max(len(name)/3, 1)+1
+	var names []string
 	for _, x := range explanations(set) {
-		if d := distance(name, x.Name); d < at {
-			best, at = x.Name, d
-		}
+		names = append(names, x.Name)
 	}
-	if best != "" {
+	if best := nearest.Of(name, names); best != "" {
 		return rules.Explanation{}, fmt.Errorf("rules: no rule %q (did you mean %q?)", name, best)
 	}
 	return rules.Explanation{}, fmt.Errorf("rules: no rule %q; wattloop rules list has them all", name)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/wattloop/wattloop/internal/nearest"
 )
 
 // usageTemplate is cobra's, with the examples at the end, where the eye is when
@@ -110,13 +112,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return fmt.Errorf("%s%w", place(cmd), err)
 	}
-	name := unknown.GetSpecifiedName()
-	best, at := "", max(len(name)/3, 1)+1
+	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := distance(name, f.Name); d < at && !f.Hidden {
-			best, at = f.Name, d
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
 	})
+	best := nearest.Of(unknown.GetSpecifiedName(), names)
 	if best == "" {
 		return fmt.Errorf("%s%w; see %s --help", place(cmd), err, cmd.CommandPath())
 	}
