@@ -114,7 +114,7 @@ func cpuList(text string) []int {
 		}
 		a, err := strconv.Atoi(from)
 		b, err2 := strconv.Atoi(to)
-		if err != nil || err2 != nil || a < 0 || b < a || b-a >= maxEntries {
+		if err != nil || err2 != nil || a < 0 || b < a || b-a >= maxEntries-len(out) {
 			return nil
 		}
 		for n := a; n <= b; n++ {

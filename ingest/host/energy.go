@@ -28,7 +28,11 @@ func (e *energies) find() error {
 	e.other = nil
 	if e.fs != nil {
 		all, err := Find(*e.fs)
-		if err != nil {
+		if err != nil { // what was found before is read on
+			e.other = []Finding{found(KindRAPL, "some zones", "class/powercap", err)}
+			if e.series == nil {
+				e.series = merged(nil, components(meters), e.ledger)
+			}
 			return err
 		}
 		for _, m := range all {

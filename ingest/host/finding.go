@@ -57,7 +57,7 @@ func found(kind, name, source string, err error) Finding {
 func remedyOf(kind string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission) && kind == KindRAPL:
-		return "start wattloop serve as root: the kernel gives energy counters to root alone (CVE-2020-8694); the engine drops to engine.user all the same"
+		return "start wattloop serve as root: the kernel gives energy counters to root alone (CVE-2020-8694). Until then node power lacks it"
 	case errors.Is(err, fs.ErrPermission):
 		return "give engine.user the right to read it: the kernel ships it readable for all"
 	case errors.Is(err, syscall.EOPNOTSUPP) && kind == KindPressure:

@@ -368,7 +368,30 @@ func TestRemedies(t *testing.T) {
 	}
 	s.Sysfs = &sys
 	f(c, s, KindRAPL, "permission denied", "start wattloop serve as root")
+	// A tree that breaks later is said too, and what was found is read on.
+	if err := sys.Faulty.SetRead("class/powercap/intel-rapl:0/name", "EIO"); err != nil {
+		t.Fatal(err)
+	}
+	c.requests, c.now = nil, t0.Add(2*time.Minute)
+	f(c, s, KindRAPL, "class/powercap/intel-rapl:0/name: input/output error", "asked again at every poll")
 	if diff := cmp.Diff([]string{"hw.energy{hw.id=cpu1,hw.type=cpu} 0"}, c.all(t)); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
 	}
+}
+
+// Whatever a pressure file holds, its lines are all taken or none.
+func FuzzPressure(f *testing.F) {
+	f.Add("some avg10=0.10 avg60=2.00 avg300=3.85 total=15\nfull avg10=0.20 avg60=3.00 avg300=4.95 total=25")
+	f.Add("some total=18446744073709551616")
+	f.Fuzz(func(t *testing.T, text string) {
+		stalls, err := totalsOf(text)
+		if (err == nil) != (len(stalls) > 0) {
+			t.Errorf("totalsOf(%q) = %v, %v", text, stalls, err)
+		}
+		for _, s := range stalls {
+			if !strings.Contains(text, s.kind) || !strings.Contains(text, fmt.Sprint(s.microseconds)) && !strings.Contains(text, "=0") {
+				t.Errorf("totalsOf(%q) has %+v", text, s)
+			}
+		}
+	})
 }
