@@ -185,7 +185,7 @@ type series struct {
 	inOrder bool  // of newest
 	falls   bool  // its sum may go down though its metric is no such sum
 
-	touch *touch // the rules that select it; nil: nobody has asked yet
+	touch *Touch // the rules that select it; nil: nobody has asked yet
 	used  int64
 
 	by    *Channel    // that made it

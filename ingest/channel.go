@@ -191,6 +191,15 @@ func (c *Channel) Lag() (lag time.Duration, ok bool) {
 	return time.Duration(ms-1) * time.Millisecond, ms > 0
 }
 
+// Took counts samples under the channel's name that came in by another way than
+// its activation, with the newest of their times; both times in Unix milliseconds.
+func (c *Channel) Took(samples int, now, newest int64) {
+	if samples > 0 {
+		c.m.accepted.Add(float64(samples))
+		c.m.late(now, newest)
+	}
+}
+
 // Live is the activation that requests are taken under: for a node channel the
 // one that it has had from the start, for a workload channel the one that
 // Activate made last, nil when that has ended.

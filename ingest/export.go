@@ -183,9 +183,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 		w.undo()
 		return Result{}, debt{}, &UnavailableError{err}
 	}
-	if rules := w.grown(); len(rules) > 0 {
-		r.o.Watch.Grew(rules, w.newest)
-	}
+	w.tellGrown()
 	cm.count(&w.tally, w.now, w.newestAccepted)
 	r.judgeLag(src.channel)
 	if w.exemplars.point > 0 {

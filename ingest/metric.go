@@ -115,11 +115,16 @@ func (n *naming) newMetric(h *header) metric {
 	return m
 }
 
-// reserved reports whether only wattloop itself may write a name (decisions.md
-// X26), also once it has been translated to one of letters and underscores.
+// reserved reports whether an OTLP payload may not write a name.
 func reserved(name string) bool {
+	return OwnName(name) || strings.Map(ascii, name) == targetInfoName
+}
+
+// OwnName reports whether only wattloop itself may write a name (decisions.md
+// X26), also once it has been translated to one of letters and underscores.
+func OwnName(name string) bool {
 	name = strings.Map(ascii, name)
-	return name == "up" || name == targetInfoName ||
+	return name == "up" ||
 		strings.HasPrefix(name, "wattloop_") || strings.HasPrefix(name, "joulie_twin_") ||
 		strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "ALERTS")
 }

@@ -108,6 +108,11 @@ func (cm *channelMetrics) count(t *tally, now, newest int64) {
 			cm.windowCounts[what].Add(uint64(n))
 		}
 	}
+	cm.late(now, newest)
+}
+
+// late observes the lag; math.MinInt64 is none.
+func (cm *channelMetrics) late(now, newest int64) {
 	if newest != math.MinInt64 {
 		// A clock that is behind the sender's is no negative lag.
 		late := max(0, now-newest)

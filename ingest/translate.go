@@ -57,8 +57,7 @@ type walk struct {
 	newest         int64 // of the samples appended
 	newestAccepted int64 // of the points accepted
 	gap            int64 // the least time since the sample before, over the series; 0 = unknown
-	marks          []uint64
-	untouched      *touch // by no rule
+	growth         Growth
 	refusedSeries  int    // series that the limits kept out
 	refusedWhy     reason // the last of them
 
@@ -71,6 +70,7 @@ func newWalk(o *Options, m *metrics) walk {
 		o:      o,
 		naming: newNaming(o),
 		sums:   newAccumulator(o, m),
+		growth: Growth{Watch: o.Watch},
 		seed:   maphash.MakeSeed(),
 		cache:  cache{sources: map[*origin]struct{}{}, series: make(map[uint64]*series), maxSeries: o.MaxSeries, epoch: 1},
 	}

@@ -18,52 +18,80 @@ type Watch struct {
 	Grew func(rules []int32, newest int64)
 }
 
-// grown lists the rules that select what was appended, each once.
-func (w *walk) grown() []int32 {
-	watch := &w.o.Watch
-	if watch.Grew == nil || watch.Rules == nil || watch.Gen == nil || w.appended == 0 {
-		return nil
-	}
-	gen := watch.Gen()
-	var rules []int32
-	for i := range w.samples {
-		if w.samples[i].done {
-			rules = w.touch(rules, w.samples[i].s, gen)
-		}
-	}
-	return rules
+// Growth gathers the rules whose series grew in one round of samples, each rule
+// once. Who writes series of its own to the same store uses one too, so that a
+// control reacts to them as they arrive. It is not safe for concurrent use.
+type Growth struct {
+	Watch Watch
+
+	round uint64
+	gen   uint64
+	rules []int32
+	marks []uint64 // by rule, the last round that had it
+	none  *Touch   // of series that no rule selects
 }
 
-// touch is the rules that select a series, as of one generation of them.
-type touch struct {
+// Touch is the rules that select a series, as of one generation of them.
+type Touch struct {
 	gen   uint64
 	rules []int32
 }
 
-// touchOf asks for the rules of a series. Most have none, and share that.
-func (w *walk) touchOf(s *series, gen uint64) *touch {
-	if rules := w.o.Watch.Rules(s.labels); len(rules) > 0 {
-		return &touch{gen, rules}
+// Begin starts a round; false means that nobody watches.
+func (g *Growth) Begin() bool {
+	if g.Watch.Grew == nil || g.Watch.Rules == nil || g.Watch.Gen == nil {
+		return false
 	}
-	if w.untouched == nil || w.untouched.gen != gen {
-		w.untouched = &touch{gen: gen}
-	}
-	return w.untouched
+	g.round++
+	g.gen, g.rules = g.Watch.Gen(), nil
+	return true
 }
 
-// touch adds the rules of one series that are not listed yet.
-func (w *walk) touch(rules []int32, s *series, gen uint64) []int32 {
-	if s.touch == nil || s.touch.gen != gen {
-		s.touch = w.touchOf(s, gen)
+// Add says that a series grew. The caller keeps touch with the series, nil at
+// first, so that its rules are asked for once.
+func (g *Growth) Add(touch **Touch, ls labels.Labels) {
+	if *touch == nil || (*touch).gen != g.gen {
+		*touch = g.touchOf(ls)
 	}
-	for _, rule := range s.touch.rules {
-		if int(rule) >= len(w.marks) {
-			w.marks = append(w.marks, make([]uint64, int(rule)+1-len(w.marks))...)
+	for _, rule := range (*touch).rules {
+		if int(rule) >= len(g.marks) {
+			g.marks = append(g.marks, make([]uint64, int(rule)+1-len(g.marks))...)
 		}
-		if w.marks[rule] != w.n {
-			w.marks[rule] = w.n
-			rules = append(rules, rule)
+		if g.marks[rule] != g.round {
+			g.marks[rule] = g.round
+			g.rules = append(g.rules, rule)
 		}
 	}
-	return rules
+}
+
+// touchOf asks for the rules of a series. Most have none, and share that.
+func (g *Growth) touchOf(ls labels.Labels) *Touch {
+	if rules := g.Watch.Rules(ls); len(rules) > 0 {
+		return &Touch{g.gen, rules}
+	}
+	if g.none == nil || g.none.gen != g.gen {
+		g.none = &Touch{gen: g.gen}
+	}
+	return g.none
+}
+
+// Tell ends the round: the watcher hears of the rules, if there are any. newest
+// is the newest time that was stored, Unix milliseconds.
+func (g *Growth) Tell(newest int64) {
+	if len(g.rules) > 0 {
+		g.Watch.Grew(g.rules, newest)
+	}
+}
+
+// tellGrown tells which rules select what the request appended.
+func (w *walk) tellGrown() {
+	if w.appended == 0 || !w.growth.Begin() {
+		return
+	}
+	for i := range w.samples {
+		if s := w.samples[i].s; w.samples[i].done {
+			w.growth.Add(&s.touch, s.labels)
+		}
+	}
+	w.growth.Tell(w.newest)
 }
