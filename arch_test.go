@@ -44,6 +44,7 @@ var rooms = map[string]rule{
 	"ingest":              {ours: []string{"access", "presets/names"}, outside: append([]string{pdata, "github.com/prometheus/otlptranslator", prom + "storage", prom + "model/labels", prom + "model/value", prom + "model/histogram", prom + "model/exemplar", "golang.org/x/text/unicode/norm", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix, "github.com/klauspost/compress"}, observed...)},
 	"ingest/host":         {ours: []string{"ingest", "sysfs", "presets/names"}, outside: []string{pdata, "github.com/NVIDIA/go-nvml"}},
 	"ingest/listen":       {ours: []string{"access", "ingest"}, outside: []string{"google.golang.org/grpc", unix}},
+	"ingest/scrape":       {ours: []string{"ingest"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "model/value", prom + "model/histogram", prom + "model/exemplar", prom + "model/textparse", "github.com/prometheus/common/model"}, observed...)},
 	"ingest/relay":        {ours: []string{"ingest"}, outside: append([]string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix}, observed...)},
 	"access":              {outside: []string{unix}},
 	"access/webfile":      {outside: []string{"github.com/prometheus/exporter-toolkit/web", "golang.org/x/crypto/bcrypt", "gopkg.in/yaml.v3"}},

@@ -67,6 +67,10 @@ func full() (*engine.Report, Facts) {
 				Identity: &Identity{ActorUID: "7f2c", Node: "worker-01"}},
 			{Name: "worker-2", Class: "workload", Addresses: []string{"unix:/run/w2.sock"}, Error: "listen: address already in use", LagSeconds: -1},
 		},
+		Targets: []Target{
+			{URL: "http://127.0.0.1:9400/metrics", Job: "dcgm", Instance: "worker-01", Health: "up", IntervalSeconds: 30, LastScrape: &at, ScrapeSeconds: 0.25, Samples: 14, Stored: 7, NotStored: 7},
+			{URL: "http://127.0.0.1:28282/metrics", Job: "kepler", Instance: "worker-01", Health: "unknown", IntervalSeconds: 5},
+		},
 		Relay: []Relay{
 			{Plane: "platform", Upstream: "unix:/run/otel.sock", QueueLimit: 64 << 20, Sent: 9, Answering: true},
 			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "unavailable: no", ErrorAt: &at},

@@ -20,6 +20,7 @@ type Facts struct {
 	StoreError string    `json:"store_error,omitempty"` // why no samples are taken
 	Integrity  []Loss    `json:"integrity"`
 	Channels   []Channel `json:"channels"`
+	Targets    []Target  `json:"targets"`               // the exporters whose pages are read
 	Relay      []Relay   `json:"relay"`                 // empty without an upstream
 	Meters     []Meter   `json:"meters"`                // of this machine, empty where host.enabled is false
 	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
@@ -78,6 +79,21 @@ type Windows struct {
 	Repeated         uint64 `json:"repeated"`
 	Baseline         uint64 `json:"baseline"`
 	BeforeActivation uint64 `json:"before_activation"`
+}
+
+// Target is one page of metrics that is read at intervals.
+type Target struct {
+	URL             string     `json:"url"`
+	Job             string     `json:"job"`
+	Instance        string     `json:"instance"`
+	Health          string     `json:"health"` // up, down, or unknown before the first scrape
+	IntervalSeconds float64    `json:"interval_seconds"`
+	LastScrape      *time.Time `json:"last_scrape"`    // when it began; null before the first
+	ScrapeSeconds   float64    `json:"scrape_seconds"` // how long it took
+	Samples         int        `json:"samples"`        // on the last page
+	Stored          int        `json:"stored"`         // of them
+	NotStored       int        `json:"not_stored"`     // refused, or no reading by the exporter's own word
+	Error           string     `json:"error,omitempty"`
 }
 
 // Relay is the way onward of one plane, platform or workload.
@@ -198,6 +214,9 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	}
 	if s.Meters == nil {
 		s.Meters = []Meter{}
+	}
+	if s.Targets == nil {
+		s.Targets = []Target{}
 	}
 	if s.Relay == nil {
 		s.Relay = []Relay{}

@@ -24,6 +24,7 @@ import (
 	"github.com/wattloop/wattloop/ingest/host"
 	"github.com/wattloop/wattloop/ingest/listen"
 	"github.com/wattloop/wattloop/ingest/relay"
+	"github.com/wattloop/wattloop/ingest/scrape"
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
 	"github.com/wattloop/wattloop/sysfs"
@@ -49,18 +50,19 @@ func devices(fs sysfs.FS) ([]actuate.Device, error) {
 
 // parts is everything inside the engine's process.
 type parts struct {
-	c     *config
-	clk   clock
-	log   *slog.Logger
-	reg   *prometheus.Registry
-	db    *store.DB
-	recv  *ingest.Receiver
-	otlp  *ingest.Server
-	eng   *engine.Engine
-	gov   *actuate.Governor
-	host  *host.Source
-	relay *relay.Relay // nil without an upstream
-	twins *twins
+	c       *config
+	clk     clock
+	log     *slog.Logger
+	reg     *prometheus.Registry
+	db      *store.DB
+	recv    *ingest.Receiver
+	otlp    *ingest.Server
+	eng     *engine.Engine
+	gov     *actuate.Governor
+	host    *host.Source
+	scraper *scrape.Manager
+	relay   *relay.Relay // nil without an upstream
+	twins   *twins
 	entry
 
 	doors   *listen.Manager // of the channels that are neither default nor host
@@ -127,6 +129,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err := p.defineChannels(); err != nil {
 		return nil, withCode(exitFound, errors.Join(err, p.close()))
 	}
+	p.scraper = p.newScraper(log)
 	if c.HostEnabled {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.close()))

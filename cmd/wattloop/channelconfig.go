@@ -193,7 +193,7 @@ func (r *channelReader) channel(n *yaml.Node) (channelConfig, bool) {
 // check is what cannot be told from one key alone.
 func (c *channelConfig) check() error {
 	switch {
-	case c.Spec.Name == defaultChannel || c.Spec.Name == hostChannel:
+	case ownChannel(c.Spec.Name):
 		return fmt.Errorf("is a channel of the program itself; choose another name")
 	case c.Identity != nil && c.Spec.Class == ingest.Node:
 		return fmt.Errorf("a channel of class node has no identity: its producers are trusted")

@@ -18,6 +18,7 @@ import (
 const (
 	defaultChannel = "default" // otlp.grpc.listen and otlp.http.listen
 	hostChannel    = "host"    // this machine's own meters
+	scrapeChannel  = "scrape"  // the pages of exporters
 )
 
 // defineChannels takes over the channels of the configuration. It opens none.
@@ -86,9 +87,14 @@ func (p *parts) channelOps() api.ChannelOps {
 	}
 }
 
+// ownChannel is true for a channel of the program itself.
+func ownChannel(name string) bool {
+	return name == defaultChannel || name == hostChannel || name == scrapeChannel
+}
+
 // builtIn refuses to touch the program's own channels, with advice.
 func (p *parts) builtIn(name, advice string) error {
-	if name != defaultChannel && name != hostChannel {
+	if !ownChannel(name) {
 		return nil
 	}
 	return &api.CodedError{Code: http.StatusConflict, Err: fmt.Errorf("channel %s: is one of the program itself; %s", name, advice)}
@@ -160,9 +166,9 @@ func (p *parts) channels() []api.Channel {
 		}
 		return by[name]
 	}
-	for _, name := range []string{defaultChannel, hostChannel} {
+	for name, live := range map[string]bool{defaultChannel: len(p.own) > 0, hostChannel: p.host != nil, scrapeChannel: len(p.scraper.Status()) > 0} {
 		c := at(name)
-		c.Class, c.Live, c.Addresses = string(ingest.Node), name == hostChannel && p.host != nil || len(p.own) > 0 && name == defaultChannel, []string{}
+		c.Class, c.Live, c.Addresses = string(ingest.Node), live, []string{}
 	}
 	by[defaultChannel].Addresses = append([]string{}, p.own...)
 	for _, s := range p.doors.States() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/ingest/scrape"
 )
 
 // openBed is parts with the channels of a configuration, and what they log.
@@ -24,7 +25,7 @@ func openBed(t *testing.T, text string) (*parts, *strings.Builder) {
 	}
 	c.StatePath = t.TempDir()
 	var said strings.Builder
-	p := &parts{
+	p := &parts{scraper: scrape.NewManager(scrape.Options{}),
 		c: c, clk: wallClock(), reg: prometheus.NewRegistry(), recv: ingest.NewReceiver(ingest.Options{}),
 		log: slog.New(slog.NewTextHandler(&said, nil)),
 	}

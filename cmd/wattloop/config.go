@@ -47,6 +47,7 @@ type config struct {
 	HTTPListen    string
 	APISocket     string
 	Channels      channelList
+	Scrape        scrapeList
 	HostEnabled   bool
 	HostInterval  time.Duration
 	LogLevel      string

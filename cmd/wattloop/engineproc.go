@@ -140,6 +140,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	if p.host != nil {
 		g.Go(func() error { return p.host.Run(ctx) })
 	}
+	g.Go(func() error { return p.scraper.Run(ctx) })
 	g.Go(func() error { return p.orders(ctx, link, cancel) })
 	g.Go(func() error { // close the doors when anything ends
 		<-ctx.Done()
@@ -241,6 +242,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	f.Channels = p.channels()
 	f.Relay = p.relayFacts()
 	f.Meters = p.meters()
+	f.Targets = p.targets()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)
 	p.lossMu.Unlock()

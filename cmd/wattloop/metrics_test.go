@@ -24,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(wattloop_[a-z_]+)(?:\\{([a-z_,]+)\\})?`").FindAllStringSubmatch(page, -1) {
 		documented[m[1]] = m[2]
 	}
-	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock")
+	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock", "--scrape=[{url: http://127.0.0.1:1}]")
 	feed := n.feed(t, 170)
 	n.await(t, "a cap", n.ours)
 	// What is counted only once it happens: a span, and a refusal.

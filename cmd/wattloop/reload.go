@@ -63,6 +63,7 @@ func (p *parts) reload(force bool) error {
 	if err := p.twins.keeper.Watch(c.TwinSpec); err != nil {
 		p.log.Error("target", "err", err)
 	}
+	p.scraper.Apply(c.Scrape)
 	p.tellRestarts(c)
 	p.log.Info("rules reloaded", "readings", len(set.Readings), "controls", len(set.Controls))
 	return nil

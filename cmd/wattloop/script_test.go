@@ -57,6 +57,7 @@ func runScripts(t *testing.T, dir string) {
 			"alone":     scriptAlone,
 			"case":      scriptCopyCase,
 			"uncomment": scriptUncomment,
+			"expand":    scriptExpand,
 			"serve":     scriptServe,
 			"refused":   scriptRefused,
 			"signal":    scriptSignal,
@@ -210,4 +211,13 @@ var settingLine = regexp.MustCompile(`(?m)^# ([a-z_]+(?:\.[a-z_]+)*: )`)
 func scriptUncomment(ts *testscript.TestScript, _ bool, args []string) {
 	text := settingLine.ReplaceAllString(ts.ReadFile(args[0]), "$1")
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// expand FILE puts the script's variables into a file.
+func scriptExpand(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }

@@ -70,6 +70,7 @@ func (c *config) settings() []setting {
 		{"access", noFlag, nil, &c.Access, "L", "who may do what: a list of {role or roles, and one of token_file, token, user, peer: {uid, gid, user, group}}; docs/access.md"},
 		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600, or 0666 where access names a peer; run.path/wattloop.sock unless set"},
 		{"channels", "", nil, &c.Channels, "R", "further ways in, each with its own address, class and limits: a list of {name, listen, class, identity, nodes, gauge, limits, mode, group} (channels.md)"},
+		{"scrape", "", nil, &c.Scrape, "L", "exporters of this node whose pages are read: a list of {url, interval, timeout, node, labels, sample_limit, body_size_limit} (scrape.md)"},
 		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
 		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
@@ -94,7 +95,7 @@ func (c *config) settings() []setting {
 // have; they are refused by name, not as typing errors.
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "presets.node_power.attributes", "storage.remote", "storage.remote_write",
-		"scrape", "pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
+		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }

@@ -97,6 +97,9 @@ func printStatus(w io.Writer, s *status) error {
 	if err := printChannels(w, s.Channels); err != nil {
 		return err
 	}
+	if err := printTargets(w, s.Targets, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
+		return err
+	}
 	return printRelay(w, s.Relay)
 }
 
