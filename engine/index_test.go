@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
+	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -64,6 +65,37 @@ func TestTouchedEqualsBruteForce(t *testing.T) {
 			t.Fatalf("Touched(%s) = %v; want %v", ls, got, want)
 		}
 	})
+}
+
+// A series in another spelling feeds the rules that are written in the default's,
+// by labels and by target_info; target_info itself feeds none of them.
+func TestTouchedUnderEveryNaming(t *testing.T) {
+	w := newWorld(t)
+	for naming, metric := range map[string]labels.Labels{
+		"UnderscoreEscapingWithSuffixes":    labels.FromStrings("__name__", "hw_energy_joules_total", "hw_type", "cpu"),
+		"UnderscoreEscapingWithoutSuffixes": labels.FromStrings("__name__", "hw_energy", "hw_type", "cpu"),
+		"NoUTF8EscapingWithSuffixes":        labels.FromStrings("__name__", "hw.energy_joules_total", "hw.type", "cpu"),
+		"NoTranslation":                     labels.FromStrings("__name__", "hw.energy", "hw.type", "cpu"),
+	} {
+		for _, attributes := range []string{rules.AttributesLabels, rules.AttributesTargetInfo, rules.AttributesAuto} {
+			set := loadRulesAs(t, rules.Settings{Naming: naming, Attributes: attributes})
+			eng := engine.New(engine.Options{Rules: set, Governor: w.gov})
+			var got []string
+			for _, i := range eng.Touched(metric) {
+				if int(i) < len(set.Readings) {
+					got = append(got, set.Readings[i].Name)
+				} else {
+					got = append(got, set.Controls[int(i)-len(set.Readings)].Name)
+				}
+			}
+			if want := []string{"cpu_packages", "cpu_power", "node_power", "node_power_budget"}; !slices.Equal(got, want) {
+				t.Errorf("%s, %s: %s touches %v; want %v", naming, attributes, metric, got, want)
+			}
+			if got := eng.Touched(labels.FromStrings("__name__", "target_info", "job", "j")); len(got) > 0 {
+				t.Errorf("%s, %s: target_info touches %v", naming, attributes, got)
+			}
+		}
+	}
 }
 
 // Numbers of an earlier generation are known as such: they have every rule

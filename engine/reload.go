@@ -61,7 +61,10 @@ func fingerprint(c *rules.Control) string {
 		fmt.Fprintln(&b, q.Name, q.Expr)
 	}
 	for _, r := range c.Uses {
-		fmt.Fprintln(&b, r.Name, r.Key, r.As, r.Rate, r.StaleAfter, r.ForgetAfter, r.Query)
+		fmt.Fprintln(&b, r.Name, r.Key, r.As, r.Rate, r.StaleAfter, r.ForgetAfter)
+		for _, q := range r.Explain().Queries {
+			fmt.Fprintln(&b, q.Expr)
+		}
 	}
 	return b.String()
 }

@@ -146,6 +146,11 @@ func (w *world) restart(dropIns ...string) {
 // loadRules loads the rules of the binary and the drop-ins over them.
 func loadRules(t testing.TB, dropIns ...string) *rules.Set {
 	t.Helper()
+	return loadRulesAs(t, rules.Settings{}, dropIns...)
+}
+
+func loadRulesAs(t testing.TB, settings rules.Settings, dropIns ...string) *rules.Set {
+	t.Helper()
 	sources, err := rules.Sources(presets.Files, "presets")
 	if err != nil {
 		t.Fatal(err)
@@ -158,8 +163,8 @@ func loadRules(t testing.TB, dropIns ...string) *rules.Set {
 	for i, d := range dropIns {
 		sources = append(sources, rules.Source{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(d)})
 	}
-	off := map[string]string{"presets/facility/preset.yaml": "off, as it is by default"}
-	set, msgs := rules.Load(sources, rules.Settings{Off: off})
+	settings.Off = map[string]string{"presets/facility/preset.yaml": "off, as it is by default"}
+	set, msgs := rules.Load(sources, settings)
 	if set == nil {
 		t.Fatal(msgs)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/wattloop/wattloop/internal/nearest"
@@ -42,19 +43,42 @@ func (l *loader) instance(raw *rawReading, e env) *Reading {
 	if raw.broken {
 		return nil
 	}
-	w := l.expansion(raw.expr, e, raw.Rate)
-	if w == nil {
-		return nil
-	}
 	r := raw.Reading
-	r.selectors = parser.ExtractSelectors(w.root)
-	r.params = e.origins(raw.reads)
-	r.plan = l.plan(raw.expr, w, r.Key)
-	if r.plan == nil {
+	plan, joined, selectors := l.plans(raw.expr, e, whose{rate: raw.Rate, key: raw.written}, r.Key)
+	if plan == nil {
 		return nil
 	}
+	r.plan, r.joined, r.selectors = plan, joined, selectors
+	r.params = e.origins(raw.reads)
 	r.Query = r.plan.query
 	return &r
+}
+
+// plans are the one or two forms of an expression that run, and the selectors of
+// what it reads: target_info, which a join adds, tells no news of its own.
+func (l *loader) plans(x *expression, e env, w whose, key []string) (first, second *plan, selectors [][]*labels.Matcher) {
+	plain := l.expansion(x, e, w, false)
+	if plain == nil {
+		return nil, nil, nil
+	}
+	selectors = parser.ExtractSelectors(plain.root)
+	first = l.plan(x, plain, key)
+	if attributes := l.settings.Attributes; first == nil || attributes == "" || attributes == AttributesLabels {
+		return first, nil, selectors
+	}
+	byInfo := l.expansion(x, e, w, true)
+	if byInfo == nil || !byInfo.joined {
+		return first, nil, selectors
+	}
+	second = l.plan(x, byInfo, key)
+	if second != nil {
+		first.form, second.form = AttributesLabels, AttributesTargetInfo
+		second.node = byInfo.node
+	}
+	if l.settings.Attributes == AttributesTargetInfo {
+		return second, nil, selectors
+	}
+	return first, second, selectors
 }
 
 func (l *loader) plan(x *expression, w *expansion, key []string) *plan {
@@ -97,17 +121,16 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 			c.Uses = append(c.Uses, r)
 		}
 	}
-	for _, part := range []struct {
+	for i, part := range []struct {
 		tree *tree
 		into **plan
 	}{{engage, &c.engage}, {release, &c.release}, {value, &c.value}} {
 		if part.tree == nil || l.tooManyNodes(part.tree) {
 			continue
 		}
-		if w := l.expansion(part.tree.expression, e, rate); w != nil {
-			c.selectors = append(c.selectors, parser.ExtractSelectors(w.root)...)
-			*part.into = l.plan(part.tree.expression, w, c.Key)
-		}
+		var selectors [][]*labels.Matcher
+		*part.into, c.joined[i], selectors = l.plans(part.tree.expression, e, whose{rate: rate, key: c.Key, keyed: true}, c.Key)
+		c.selectors = append(c.selectors, selectors...)
 	}
 	c.params = e.origins(params)
 	return c

@@ -24,7 +24,7 @@ func (l *loader) checkReading(r *rawReading) {
 		return
 	}
 	l.checkUnitWord(r)
-	l.checkReadingTree(r.tree, r.Key)
+	l.checkReadingTree(r.tree, r.written)
 }
 
 func (l *loader) notVector(t *tree) {
@@ -247,7 +247,7 @@ func (l *loader) checkOr(t *tree, e parser.Expr, combined bool) {
 func apart(l, r parser.Expr) bool {
 	has := func(e parser.Expr, op labels.MatchType) []string {
 		var names []string
-		if sel := firstSelector(e); sel != nil {
+		if sel := firstSelector(e, ""); sel != nil {
 			for _, m := range sel.LabelMatchers {
 				if m.Type == op && m.Value == "" {
 					names = append(names, m.Name)
@@ -264,10 +264,10 @@ func apart(l, r parser.Expr) bool {
 	return false
 }
 
-// firstSelector is what an expression reads first.
-func firstSelector(e parser.Expr) (found *parser.VectorSelector) {
+// firstSelector is what an expression reads first, of a metric where one is named.
+func firstSelector(e parser.Expr, metric string) (found *parser.VectorSelector) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if vs, ok := n.(*parser.VectorSelector); ok && found == nil {
+		if vs, ok := n.(*parser.VectorSelector); ok && found == nil && (metric == "" || vs.Name == metric) {
 			found = vs
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,34 +31,43 @@ type KeyControl struct {
 
 // controlState is what is kept of a control between two evaluations.
 type controlState struct {
-	failures   map[string]*failures // errors in a row, by key
-	unread     []unreadInput
-	query      string // its three expressions in one
+	failures map[string]*failures // errors in a row, by key
+	unread   []formed
+	queries  [2]conditionQuery // by labels, and by target_info
+}
+
+// conditionQuery is a control's three expressions in one.
+type conditionQuery struct {
+	text       string
 	measuredAt int64
 }
 
-// unreadInput is what one expression of a control selects beside the readings.
-type unreadInput struct {
-	plan     *plan
-	question question
+// expressions of a control, in the order of their numbers in the query, by labels
+// or by target_info.
+func (c *Control) expressions(joined bool) []*plan {
+	all := []*plan{c.engage, c.release, c.value}
+	for i, p := range c.joined {
+		if joined && p != nil {
+			all[i] = p
+		}
+	}
+	return all
 }
 
-// expressions of a control, in the order of their numbers in the query.
-func (c *Control) expressions() []*plan { return []*plan{c.engage, c.release, c.value} }
-
-// unread are the inputs that no used reading judges.
-func (c *Control) unread() []unreadInput {
+// unread are the inputs that no used reading judges: what one expression of a
+// control selects beside the readings.
+func (c *Control) unread() []formed {
 	var judged []string
 	for _, r := range c.Uses {
 		judged = append(judged, r.plan.selectors...)
 	}
-	var out []unreadInput
-	for i, p := range c.expressions() {
+	var out []formed
+	for i, p := range c.expressions(false) {
 		only := slices.DeleteFunc(slices.Clone(p.selectors), func(s string) bool { return slices.Contains(judged, s) })
 		judged = append(judged, only...)
 		if len(only) > 0 {
 			q := question{condition: i != valueExpr, only: strings.Join(only, "\n"), forget: defaultForgetAfter}
-			out = append(out, unreadInput{p, q})
+			out = append(out, formed{"its input", p, c.joined[i], q})
 		}
 	}
 	return out
@@ -88,23 +98,35 @@ type judged struct {
 // where there is no key to say it of. A canceled context changes nothing.
 func (e *Evaluator) Control(ctx context.Context, c *Control, ts int64) ([]KeyControl, error) {
 	state := e.control(c)
-	inputs, failed := e.inputs(ctx, c, state, ts)
+	inputs, joins, failed := e.inputs(ctx, c, state, ts)
 	if failed != nil && canceled(ctx) {
 		return nil, failed
 	}
-	said, err := e.conditions(ctx, c, state, ts)
+	said, err := e.conditions(ctx, c, state, ts, false)
 	if err != nil && canceled(ctx) {
 		return nil, err
 	}
-	keys := controlKeys(c, inputs, said)
+	byInfo := said
+	if joins && err == nil {
+		if byInfo, err = e.conditions(ctx, c, state, ts, true); err != nil && canceled(ctx) {
+			return nil, err
+		}
+	}
+	if joins {
+		said.dropNobody()
+	}
+	keys := controlKeys(c, inputs, said, byInfo)
 	out := make([]KeyControl, 0, len(keys))
 	for _, key := range keys {
 		k := KeyControl{Key: key, Quality: Fresh}
-		k.judge(c, inputs)
+		answer := said
+		if k.judge(c, inputs) {
+			answer = byInfo
+		}
 		if err != nil {
 			k.Err = cmp.Or(k.Err, err.Error())
 		}
-		said.apply(&k)
+		answer.apply(&k)
 		out = append(out, state.count(k, ts))
 	}
 	switch {
@@ -128,41 +150,47 @@ func (e *Evaluator) control(c *Control) *controlState {
 	return s
 }
 
-// inputs evaluates what the control reads.
-func (e *Evaluator) inputs(ctx context.Context, c *Control, state *controlState, ts int64) ([]judged, error) {
-	var failed error
-	var out []judged
+// inputs evaluates what the control reads, all of it by the same form where one
+// of them needs target_info, as joins says.
+func (e *Evaluator) inputs(ctx context.Context, c *Control, state *controlState, ts int64) (out []judged, joins bool, failed error) {
+	type input struct {
+		formed
+		as         []string
+		public     func(labels.Labels) labels.Labels
+		staleAfter time.Duration
+	}
+	var all []input
 	for _, r := range c.Uses {
-		keys, err := e.reading(ctx, r, ts, cmp.Or(c.StaleAfter, r.StaleAfter))
-		if failed == nil {
-			failed = err
-		}
-		for i := range keys {
-			keys[i].Key = r.Public(keys[i].Key)
-		}
-		out = append(out, judged{r.Name, r.publicKey(), keys})
+		all = append(all, input{r.formed(), r.publicKey(), r.Public, cmp.Or(c.StaleAfter, r.StaleAfter)})
 	}
 	for _, in := range state.unread {
-		t := e.tracker(in.plan, in.question)
-		err := e.observe(ctx, t, c.Name, ts)
-		if failed == nil {
-			failed = err
-		}
-		j := judged{"its input", in.plan.key, nil}
-		if err != nil {
-			j.keys = t.failed(ts, c.StaleAfter, err)
-		} else {
-			for _, k := range t.sortedKeys() {
-				j.keys = append(j.keys, t.answer(k, ts, c.StaleAfter))
-			}
-		}
-		out = append(out, j)
+		same := func(key labels.Labels) labels.Labels { return key }
+		all = append(all, input{in, in.plan.key, same, c.StaleAfter})
 	}
-	return out, failed
+	for range 2 {
+		out, failed = nil, nil
+		before := joins
+		for _, in := range all {
+			keys, asked, err := e.keys(ctx, in.formed, ts, in.staleAfter, before)
+			joins = joins || asked
+			if failed == nil {
+				failed = err
+			}
+			for i := range keys {
+				keys[i].Key = in.public(keys[i].Key)
+			}
+			out = append(out, judged{in.name, in.as, keys})
+		}
+		if joins == before || failed != nil && canceled(ctx) {
+			break
+		}
+	}
+	return out, joins, failed
 }
 
-// judge takes the worst of what the control reads for the key.
-func (k *KeyControl) judge(c *Control, inputs []judged) {
+// judge takes the worst of what the control reads for the key, and says whether
+// any of it came by way of target_info.
+func (k *KeyControl) judge(c *Control, inputs []judged) (joined bool) {
 	for _, in := range inputs {
 		shared := slices.DeleteFunc(slices.Clone(in.key), func(n string) bool { return !slices.Contains(c.Key, n) })
 		found := false
@@ -170,7 +198,7 @@ func (k *KeyControl) judge(c *Control, inputs []judged) {
 			if !agree(k.Key, r.Key, shared) {
 				continue
 			}
-			found = true
+			found, joined = true, joined || r.joined
 			k.Partial = k.Partial || r.Partial
 			k.Age, k.Newest = max(k.Age, r.Age), max(k.Newest, r.Newest)
 			worse := k.Quality.Worse(r.Quality)
@@ -186,6 +214,7 @@ func (k *KeyControl) judge(c *Control, inputs []judged) {
 			k.Quality, k.Why = Missing, in.name+": no answer"
 		}
 	}
+	return joined
 }
 
 func agree(a, b labels.Labels, names []string) bool {
@@ -210,21 +239,32 @@ type keyAnswer struct {
 	times  [exprCount]int
 }
 
-// conditions asks for engage, release and value in one query.
-func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlState, ts int64) (*controlAnswer, error) {
+// dropNobody leaves out what has no node, where nodes are told apart.
+func (s *controlAnswer) dropNobody() {
+	maps.DeleteFunc(s.byKey, func(_ string, k *keyAnswer) bool {
+		return slices.Contains(s.c.Key, nodeAttribute) && k.key.Get(nodeAttribute) == ""
+	})
+}
+
+// conditions asks for engage, release and value in one query, by labels or by
+// target_info.
+func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlState, ts int64, joined bool) (*controlAnswer, error) {
 	s := &controlAnswer{c: c, byKey: map[string]*keyAnswer{}}
-	if state.query == "" || due(state.measuredAt, ts) {
-		query, err := e.controlQuery(ctx, c, ts)
+	ps, query := c.expressions(joined), &state.queries[0]
+	if joined {
+		query = &state.queries[1]
+	}
+	if query.text == "" || due(query.measuredAt, ts) {
+		text, err := e.controlQuery(ctx, c, ps, ts)
 		if err != nil {
 			return s, err
 		}
-		state.query, state.measuredAt = query, ts
+		*query = conditionQuery{text, ts}
 	}
-	samples, err := e.Query(ctx, state.query, ts)
+	samples, err := e.Query(ctx, query.text, ts)
 	if err != nil {
 		return s, err
 	}
-	ps := c.expressions()
 	for _, sample := range samples {
 		n, err := slotOf(sample, len(ps))
 		if err != nil {
@@ -245,9 +285,9 @@ func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlSt
 	return s, nil
 }
 
-func (e *Evaluator) controlQuery(ctx context.Context, c *Control, ts int64) (string, error) {
+func (e *Evaluator) controlQuery(ctx context.Context, c *Control, ps []*plan, ts int64) (string, error) {
 	var all []string
-	for i, p := range c.expressions() {
+	for i, p := range ps {
 		intervals, err := e.measure(ctx, p, c.Name, ts)
 		if err != nil {
 			return "", err
@@ -294,7 +334,7 @@ func (s *controlAnswer) apply(k *KeyControl) {
 }
 
 // controlKeys are all keys that anything is known of, in their order.
-func controlKeys(c *Control, inputs []judged, s *controlAnswer) []labels.Labels {
+func controlKeys(c *Control, inputs []judged, answers ...*controlAnswer) []labels.Labels {
 	byID := map[string]labels.Labels{}
 	add := func(ls labels.Labels) {
 		key := ls.MatchLabels(true, c.Key...)
@@ -311,8 +351,10 @@ func controlKeys(c *Control, inputs []judged, s *controlAnswer) []labels.Labels 
 			add(r.Key)
 		}
 	}
-	for _, k := range s.byKey {
-		add(k.key)
+	for _, s := range answers {
+		for _, k := range s.byKey {
+			add(k.key)
+		}
 	}
 	out := make([]labels.Labels, 0, len(byID))
 	for _, key := range byID {

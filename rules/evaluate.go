@@ -71,6 +71,8 @@ type KeyReading struct {
 	Newest  int64         // time of the newest input sample, Unix milliseconds; 0 = none
 	Err     string        // why there is no value although something answered
 	Why     string        // what the quality and the mark come from, in words; "" for a fresh whole reading
+
+	joined bool // read by way of target_info
 }
 
 // Evaluator evaluates readings and controls, and remembers between two
@@ -105,15 +107,21 @@ func (e *Evaluator) Begin() { e.step++ }
 // leaves a reading as it was leaves what is known of its components.
 func (e *Evaluator) Keep(s *Set) {
 	keep := map[trackerID]bool{}
+	add := func(f formed) {
+		keep[idOf(f.plan, f.question)] = true
+		if f.joined != nil {
+			keep[idOf(f.joined, f.question)] = true
+		}
+	}
 	for _, r := range s.Readings {
-		keep[idOf(r.plan, valueOf(r))] = true
+		add(r.formed())
 	}
 	for _, c := range s.Controls {
 		for _, r := range c.Uses {
-			keep[idOf(r.plan, valueOf(r))] = true
+			add(r.formed())
 		}
 		for _, in := range c.unread() {
-			keep[idOf(in.plan, in.question)] = true
+			add(in)
 		}
 	}
 	maps.DeleteFunc(e.trackers, func(id trackerID, _ *tracker) bool { return !keep[id] })
@@ -136,21 +144,8 @@ func (e *Evaluator) Reading(ctx context.Context, r *Reading, ts int64) ([]KeyRea
 }
 
 func (e *Evaluator) reading(ctx context.Context, r *Reading, ts int64, staleAfter time.Duration) ([]KeyReading, error) {
-	t := e.tracker(r.plan, valueOf(r))
-	if err := e.observe(ctx, t, r.Name, ts); err != nil {
-		if canceled(ctx) {
-			return nil, err
-		}
-		if out := t.failed(ts, staleAfter, err); len(out) > 0 {
-			return out, nil
-		}
-		return nil, err
-	}
-	out := make([]KeyReading, 0, len(t.keys))
-	for _, k := range t.sortedKeys() {
-		out = append(out, t.answer(k, ts, staleAfter))
-	}
-	return out, nil
+	out, _, err := e.keys(ctx, r.formed(), ts, staleAfter, false)
+	return out, err
 }
 
 // canceled is a call that the caller gave up, which proves nothing of the rule.

@@ -11,10 +11,14 @@ type expander struct {
 	*loader
 	env  env
 	rate string // how the whole expression is to be read
+	join bool   // nodes are read from target_info
 	// words is set where parts of the expression read rate( differently: each
 	// part is then put in with the function that it means.
 	words bool
 	mixed bool // such a part was met
+	// joined is set once an expression was met that the join changes.
+	joined bool
+	node   string // of the expression that was expanded last: in the end, the whole
 	// failed is true once something was reported.
 	failed bool
 }
@@ -24,33 +28,58 @@ type expansion struct {
 	root    parser.Expr
 	words   string // root before the matcher of the trusted channels
 	covered bool   // newPlan shall read rate( as covered_rate(
+	joined  bool   // it reads nodes from target_info
+	node    string // the label of its answers that has the node, if any has
 }
 
-// expansion expands an expression that is read as rate says; nil after a report.
-func (l *loader) expansion(x *expression, e env, rate string) *expansion {
-	in := expander{loader: l, env: e, rate: rate}
-	root := in.tree(l.parse(x, e), rate)
+// whose says for whom an expression is expanded: how its rates are read, and by
+// which labels its answers.
+type whose struct {
+	rate string
+	key  []string // as written
+	// keyed has the answers carry the key as written, whatever the store calls it.
+	keyed bool
+}
+
+// expansion expands an expression in one of the two forms; nil after a report.
+func (l *loader) expansion(x *expression, e env, w whose, join bool) *expansion {
+	in := expander{loader: l, env: e, rate: w.rate, join: join}
+	root := in.tree(l.parse(x, e), w)
 	if in.mixed && !in.failed {
 		in.words = true
-		root = in.tree(l.parse(x, e), rate)
+		root = in.tree(l.parse(x, e), w)
 	}
 	if in.failed {
 		return nil
 	}
-	words := root.String()
+	words := pretty(root)
 	trust(root, e.trusted)
-	return &expansion{root, words, rate == RateCovered && !in.mixed}
+	return &expansion{root, words, w.rate == RateCovered && !in.mixed, in.joined, in.node}
 }
 
 // tree expands a parsed tree in place.
-func (x *expander) tree(t *tree, rate string) parser.Expr {
+func (x *expander) tree(t *tree, w whose) parser.Expr {
 	if t == nil {
 		x.failed = true
 		return nil
 	}
-	x.mixed = x.mixed || rate != x.rate
-	p := fragment{x, t, rate}
-	return p.expr(t.root)
+	x.mixed = x.mixed || w.rate != x.rate
+	root := t.root
+	if j := (joiner{x.loader}); x.join && j.applies(root, w.key) {
+		x.joined = true
+		root = j.join(root, true)
+	}
+	root, is := x.speller().spell(root)
+	p := fragment{x, t, w.rate}
+	root = p.expr(root)
+	if w.keyed && is == respelt {
+		root, is = renamed(root, x.speller().back(w.key)), asIs
+	}
+	x.node = nodeAttribute
+	if is == respelt {
+		x.node = x.speller().label(nodeAttribute)
+	}
+	return root
 }
 
 // fragment is one file's expression inside the whole.
@@ -97,14 +126,19 @@ func (p fragment) fail(vs *parser.VectorSelector, format string, args ...any) pa
 }
 
 // definition is the expanded expression of a reading, in a tree of its own, with
-// the labels of the reading's own key.
+// the labels of the reading's own key. A reading that is a selector gets its node
+// where the selector stands.
 func (p fragment) definition(name string) parser.Expr {
 	r := p.readings[name]
 	if r.broken {
 		p.failed = true // reported where it is broken
 		return nil
 	}
-	return p.expander.tree(p.parse(r.expr, p.env), r.Rate)
+	w := whose{rate: r.Rate, key: r.written}
+	if p.leaf(r) {
+		w.key = nil
+	}
+	return p.expander.tree(p.parse(r.expr, p.env), w)
 }
 
 // instant puts a reading in where its value at the instant is read.
@@ -113,7 +147,7 @@ func (p fragment) instant(ref *parser.VectorSelector) parser.Expr {
 	if root == nil {
 		return ref
 	}
-	names := p.readings[ref.Name].renames()
+	names := p.renames(ref.Name)
 	if s := scaledSelector(root); s != nil {
 		if why := s.take(ref, names); why != "" {
 			return p.fail(ref, "%s: %s", ref.Name, why)
@@ -132,6 +166,15 @@ func (p fragment) instant(ref *parser.VectorSelector) parser.Expr {
 		}
 	}
 	return bracketed(renamed(root, names))
+}
+
+// renames are the labels of a reading that the expression knows by other names.
+func (p fragment) renames(reading string) map[string]string {
+	r := p.readings[reading]
+	if p.leaf(r) {
+		return nil // its own are spelled as those of the expression
+	}
+	return r.Reading.renames()
 }
 
 // bracketed keeps an expression together whatever stands around it.
@@ -181,7 +224,7 @@ func (p fragment) ranged(m *parser.MatrixSelector, ref *parser.VectorSelector, h
 	if root == nil {
 		return m, nil
 	}
-	names := p.readings[ref.Name].renames()
+	names := p.renames(ref.Name)
 	if s := scaledSelector(root); s != nil && s.fits(how) && (how != unscalable || len(names) == 0) {
 		if why := s.take(ref, names); why != "" {
 			return p.fail(ref, "%s: %s", ref.Name, why), nil

@@ -35,9 +35,29 @@ type Query struct {
 	// Words is the expression as the files have it, readings and parameters put
 	// in: before rate( is read, and without the matcher of the trusted channels.
 	Words string `json:"words"`
+	// Form says where a query with two forms finds the node of a series: "labels"
+	// or "target_info". The second is asked where the first does not answer.
+	Form string `json:"form,omitempty"`
 }
 
-func (p *plan) explain(name string) Query { return Query{name, p.query, p.words} }
+// explain is the one or two forms of an expression.
+func explain(name string, forms ...*plan) []Query {
+	var out []Query
+	for _, p := range forms {
+		if p != nil {
+			out = append(out, Query{name, p.query, p.words, p.form})
+		}
+	}
+	return out
+}
+
+// Title is the query's name and its form.
+func (q Query) Title() string {
+	if q.Form == "" {
+		return q.Name
+	}
+	return q.Name + ", by " + q.Form
+}
 
 // Explanation is all that is known of a rule before it runs.
 type Explanation struct {
@@ -67,7 +87,7 @@ func (r *Reading) Explain() Explanation {
 	})
 	return Explanation{
 		Kind: "reading", Name: r.Name, Variant: r.Variant, Variants: slices.Clone(r.Variants), Note: r.Note, File: r.File, Line: r.Line,
-		Fields: fields, Params: slices.Clone(r.params), Queries: []Query{r.plan.explain("query")},
+		Fields: fields, Params: slices.Clone(r.params), Queries: explain("query", r.plan, r.joined),
 	}
 }
 
@@ -102,7 +122,8 @@ func (c *Control) Explain() Explanation {
 	x := Explanation{
 		Kind: "control", Name: c.Name, File: c.File, Line: c.Line,
 		Fields: fields, Params: slices.Clone(c.params),
-		Queries: []Query{c.engage.explain("engage"), c.release.explain("release"), c.value.explain("value")},
+		Queries: slices.Concat(explain("engage", c.engage, c.joined[engageExpr]), explain("release", c.release, c.joined[releaseExpr]),
+			explain("value", c.value, c.joined[valueExpr])),
 	}
 	for _, r := range c.Uses {
 		x.Uses = append(x.Uses, r.Explain())
@@ -138,12 +159,15 @@ func (x Explanation) String() string {
 		fmt.Fprintf(&b, "note: %s\n", x.Note)
 	}
 	for _, q := range x.Queries {
-		fmt.Fprintf(&b, "\n%s:\n  %s\n", q.Name, q.Expr)
+		fmt.Fprintf(&b, "\n%s:\n  %s\n", q.Title(), q.Expr)
 	}
 	writeFields(&b, "parameters", x.Params)
 	writeFields(&b, "fields", x.Fields)
 	for _, u := range x.Uses {
-		fmt.Fprintf(&b, "\nuses reading %s (%s:%d):\n  %s\n", u.Name, u.File, u.Line, u.Queries[0].Expr)
+		fmt.Fprintf(&b, "\nuses reading %s (%s:%d):\n", u.Name, u.File, u.Line)
+		for _, q := range u.Queries {
+			fmt.Fprintf(&b, "  %s\n", q.Expr)
+		}
 	}
 	return b.String()
 }

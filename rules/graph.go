@@ -54,6 +54,11 @@ func (l *loader) link() {
 	for _, name := range names {
 		l.follow(name, nil)
 	}
+	for _, name := range names {
+		if r := l.readings[name]; !r.broken && l.speller().of(r.tree.root) == respelt {
+			r.Key = l.speller().labels(r.written)
+		}
+	}
 }
 
 // references are the selectors of an expression that are readings by name.

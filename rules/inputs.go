@@ -174,14 +174,21 @@ func (d deriver) matched(e *parser.BinaryExpr) string {
 	if fill.LHS != nil || fill.RHS != nil || usesName(e) {
 		return d.coarse(e)
 	}
-	l, r := d.derive(e.LHS), d.derive(e.RHS)
+	left, right := d, d
+	switch e.VectorMatching.Card {
+	case parser.CardManyToOne:
+		right = d.withoutInfo()
+	case parser.CardOneToMany:
+		left = d.withoutInfo()
+	}
+	l, r := left.derive(e.LHS), right.derive(e.RHS)
 	if l == "" && r == "" {
 		return ""
 	}
 	plus := matching(e, parser.ADD)
 	switch d.aspect {
 	case seen:
-		l, r = or(l, zero(e.LHS)), or(r, zero(e.RHS))
+		l, r = or(l, zero(lasting(e.LHS))), or(r, zero(lasting(e.RHS)))
 		return bracket(l) + " " + plus + " 0 * " + bracket(r)
 	case warming:
 		l, r = union("or", l, present(e.LHS)), union("or", r, present(e.RHS))
@@ -195,6 +202,14 @@ func (d deriver) matched(e *parser.BinaryExpr) string {
 		r = zero(e.LHS) + " " + plus + " " + bracket(r)
 	}
 	return d.compared(e, oldest(l, r))
+}
+
+// withoutInfo takes target_info, which only lends its labels to a join, for no
+// input: it measures nothing, and is written far less often than what does.
+func (d deriver) withoutInfo() deriver {
+	pick := d.pick
+	d.pick = func(l leaf) bool { return l.vs.Name != targetInfo && (pick == nil || pick(l)) }
+	return d
 }
 
 // present answers for each element of e, with the time of its inputs where it

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wattloop/wattloop/internal/nearest"
+	"github.com/wattloop/wattloop/presets/names"
 )
 
 // Settings come from the configuration of the program, not from rule files.
@@ -20,6 +22,12 @@ type Settings struct {
 	// Use chooses the variants of readings, by the reading's name, before what
 	// the files say.
 	Use map[string]Choice
+	// Naming is the strategy by which the store spells OpenTelemetry's names,
+	// a names.Strategy. Empty means the default, in which rule files are written.
+	Naming string
+	// Attributes says where the node of an OpenTelemetry series stands:
+	// AttributesLabels, AttributesTargetInfo or AttributesAuto. Empty means labels.
+	Attributes string
 	// Off are files whose rules do not run, with the reason and the way to turn
 	// them on. Who names a reading of theirs is told.
 	Off map[string]string
@@ -86,9 +94,16 @@ type loader struct {
 }
 
 func (l *loader) checkSettings() {
-	if rates := []string{"", RateCovered, RatePrometheus}; !slices.Contains(rates, l.settings.Rate) {
-		l.add(SeverityError, "", atSettings(), nearest.Of(l.settings.Rate, rates),
-			"rate is %q: it is %s or %s", l.settings.Rate, RateCovered, RatePrometheus)
+	l.checkSetting("rate", l.settings.Rate, RateCovered, RatePrometheus)
+	l.checkSetting("naming", l.settings.Naming, string(names.UnderscoreEscapingWithSuffixes), string(names.UnderscoreEscapingWithoutSuffixes),
+		string(names.NoUTF8EscapingWithSuffixes), string(names.NoTranslation))
+	l.checkSetting("attributes", l.settings.Attributes, AttributesLabels, AttributesTargetInfo, AttributesAuto)
+}
+
+// checkSetting refuses a word that a setting does not have. Empty is its default.
+func (l *loader) checkSetting(name, word string, words ...string) {
+	if word != "" && !slices.Contains(words, word) {
+		l.add(SeverityError, "", atSettings(), nearest.Of(word, words), "%s is %q: it is %s", name, word, strings.Join(words, " or "))
 	}
 }
 

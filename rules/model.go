@@ -115,6 +115,7 @@ type Reading struct {
 	Line       int
 
 	plan      *plan
+	joined    *plan // under AttributesAuto, where plan does not answer; nil: plan is all
 	selectors [][]*labels.Matcher
 	origins   []Field // every field with the place that set it
 	params    []Field // the parameters that the query was expanded with
@@ -173,6 +174,7 @@ type Control struct {
 	Line int
 
 	engage, release, value *plan
+	joined                 [exprCount]*plan // as of a reading; nil where there is one form
 	selectors              [][]*labels.Matcher
 	origins                []Field
 	params                 []Field

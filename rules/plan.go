@@ -47,6 +47,8 @@ func withCovered(known map[string]*parser.Function) map[string]*parser.Function 
 type plan struct {
 	words   string   // as written, readings and parameters put in
 	text    string   // words, every selector held to the trusted channels
+	form    string   // AttributesLabels or AttributesTargetInfo; "" where there is one form
+	node    string   // of the form with target_info: the label of the node, as stored
 	query   string   // as it runs, before any window is widened
 	key     []string // sorted
 	covered bool     // rate( is read as covered_rate(
@@ -100,7 +102,7 @@ func newPlan(expr parser.Expr, key []string, covered bool) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.query = tree.String()
+	p.query = pretty(tree)
 	parser.Inspect(tree, func(n parser.Node, path []parser.Node) error {
 		vs, ok := n.(*parser.VectorSelector)
 		if !ok {

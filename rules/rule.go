@@ -18,7 +18,8 @@ type rawReading struct {
 	expr *expression
 	node // its place in the graph of readings
 
-	spares []*spare
+	written []string // its key as the file has it
+	spares  []*spare
 }
 
 // rawControl is a control before its expressions are expanded.
@@ -56,6 +57,7 @@ func (l *loader) buildReading(name string, def *definition) *rawReading {
 		File:        def.home.name, Line: def.key.line,
 		origins: c.origins(def.origins()),
 	}
+	r.written = r.Key
 	if r.As = r.Key; c.public != nil {
 		r.As = f.key(c.public)
 	}

@@ -41,7 +41,7 @@ Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which n
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRuleFiles,
 	}
-	c.addFlags(cmd.Flags(), append([]string{"naming", "sysfs"}, ruleKeys...)...)
+	c.addFlags(cmd.Flags(), append([]string{"sysfs"}, ruleKeys...)...)
 	cmd.Flags().BoolVar(&hardware, "hardware", false, "look at the machine's meters and actuators instead of files")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
 	outputFlag(cmd, &output, "table", "json")
@@ -65,7 +65,7 @@ Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which n
 }
 
 // ruleKeys are the settings that decide what rules are loaded and how.
-var ruleKeys = []string{"rules", "rate_window", "rate", "presets.node_power.use", "presets.node_power.scope", "presets.facility.enabled"}
+var ruleKeys = []string{"rules", "rate_window", "rate", "naming", "presets.node_power.use", "presets.node_power.scope", "presets.node_power.attributes", "presets.facility.enabled"}
 
 // checked is what one run of check has found.
 type checked struct {
@@ -81,7 +81,7 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 	paths := args
 	if len(args) == 0 {
 		paths = c.Rules
-		got.messages = append(c.would(c.File), c.warnings(c.File)...)
+		got.messages = c.would(c.File)
 	}
 	sources, err := shippedRules()
 	if err != nil {
@@ -131,7 +131,7 @@ func checkConfig(s rules.Source, warden bool) []rules.Message {
 	if !warden {
 		out = append(out, c.would(s.Name)...)
 	}
-	return append(out, c.warnings(s.Name)...)
+	return out
 }
 
 // checkSources reads one argument. One that yields no file is an error: a typing

@@ -27,6 +27,7 @@ type config struct {
 	Rate          string
 	PowerPreset   string
 	PowerScope    string
+	Attributes    string
 	Facility      bool
 	Naming        string
 	Promote       []string
@@ -86,7 +87,7 @@ func defaultConfig() *config {
 	c := &config{
 		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
 		Node: host, Rules: []string{defaultRules}, Rate: "covered",
-		PowerPreset: "otel", PowerScope: "components",
+		PowerPreset: "otel", PowerScope: "components", Attributes: "auto",
 		Naming: namings()[0], Promote: ingest.DefaultPromote(), AttrPrefix: "ate",
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",

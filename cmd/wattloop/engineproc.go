@@ -200,9 +200,6 @@ func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.Ca
 // tellInputs logs, for each input of the program, where it comes from and the
 // query that runs (S0-170, S0-171).
 func (p *parts) tellInputs(set *rules.Set) {
-	if text := p.c.namingWarning(); text != "" {
-		p.log.Warn(text)
-	}
 	for _, name := range []string{"node_power", "node_power_host"} {
 		r := set.Reading(name)
 		if r == nil {
@@ -221,8 +218,14 @@ func (p *parts) tellInputs(set *rules.Set) {
 				window = f.Value
 			}
 		}
-		p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset %s, scope %s, naming %s, attributes labels, window %s, rate %s, query %s",
-			name, p.c.StoragePath, preset, scope, p.c.Naming, window, r.Rate, strings.Join(strings.Fields(r.Query), " ")))
+		for _, q := range r.Explain().Queries {
+			attributes := q.Form
+			if attributes == "" {
+				attributes = "-"
+			}
+			p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
+				name, p.c.StoragePath, preset, scope, p.c.Naming, attributes, window, r.Rate, q.Expr))
+		}
 		if r.Note != "" {
 			p.log.Info(fmt.Sprintf("input %s: %s", name, r.Note))
 		}

@@ -42,7 +42,7 @@ func (p *parts) reload(force bool) error {
 		who, err = p.accessAgain(c)
 	}
 	if err == nil {
-		set, msgs, err = c.loadRules()
+		set, msgs, err = c.loadRulesUnder(p.c.Naming) // what is stored goes by that until a restart
 	}
 	if err == nil {
 		warn(p.log, msgs)

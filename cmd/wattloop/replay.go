@@ -35,7 +35,7 @@ exit code 4.`,
   gzip -dc old.jsonl.gz | wattloop replay - --rules ./rules.d`,
 		Args: wantArgs(1, 0, "at least one FILE, or - for standard input"),
 	}
-	c.addFlags(cmd.Flags(), append([]string{"storage.out_of_order", "naming", "promote"}, ruleKeys...)...)
+	c.addFlags(cmd.Flags(), append([]string{"storage.out_of_order", "promote"}, ruleKeys...)...)
 	cmd.Flags().IntVar(&packages, "packages", 2, "CPU packages of the machine in memory that caps are tried on")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if packages < 0 || packages > 64 {

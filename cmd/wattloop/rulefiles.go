@@ -82,7 +82,10 @@ func readRulePath(p string) ([]rules.Source, error) {
 
 // settings are what the configuration says to the rule loader.
 func (c *config) ruleSettings() rules.Settings {
-	return rules.Settings{RateWindow: c.RateWindow, Rate: c.Rate, Use: c.variants(), Off: c.presetsOff()}
+	return rules.Settings{
+		RateWindow: c.RateWindow, Rate: c.Rate, Use: c.variants(), Off: c.presetsOff(),
+		Naming: c.Naming, Attributes: c.Attributes,
+	}
 }
 
 // variants are what the configuration chooses. What it leaves at its default is
@@ -130,6 +133,13 @@ func (e *rulesError) Error() string {
 
 func (e *rulesError) errors() []rules.Message {
 	return slices.DeleteFunc(slices.Clone(e.messages), func(m rules.Message) bool { return m.Severity != rules.SeverityError })
+}
+
+// loadRulesUnder is loadRules for a store that goes by another naming.
+func (c *config) loadRulesUnder(naming string) (*rules.Set, []rules.Message, error) {
+	under := *c
+	under.Naming = naming
+	return under.loadRules()
 }
 
 // loadRules loads all of the rule files or none. Warnings come beside the set.

@@ -151,7 +151,7 @@ func printExplanation(w io.Writer, x rules.Explanation, output string) error {
 	case "promql", "words":
 		for _, q := range x.Queries {
 			if len(x.Queries) > 1 {
-				fmt.Fprintf(w, "# %s\n", q.Name)
+				fmt.Fprintf(w, "# %s\n", q.Title())
 			}
 			text := q.Expr
 			if output == "words" {

@@ -50,8 +50,9 @@ func (c *config) settings() []setting {
 		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
 		{"presets.node_power.use", "", []string{"NODE_POWER_PRESET"}, word(&c.PowerPreset, "otel", "kepler", "kepler-legacy"), "L", "whose metrics node_power and cpu_power are read from; unless set, what the rule files say, which is otel as shipped"},
 		{"presets.node_power.scope", "", []string{"NODE_POWER_SCOPE"}, word(&c.PowerScope, "components", "host"), "L", "what node_power is: the CPU packages and GPUs, or the whole host by its own meter"},
+		{"presets.node_power.attributes", "", []string{"PROMETHEUS_RESOURCE_ATTRIBUTES"}, word(&c.Attributes, "auto", "labels", "target_info"), "L", "where the node of an OpenTelemetry series stands: in labels of its own, in target_info, or auto: its labels, and target_info where they do not answer"},
 		{"presets.facility.enabled", "", []string{"ENABLE_FACILITY_METRICS"}, boolean(&c.Facility), "L", "read the six inputs of the facility"},
-		{"naming", "", []string{"PROMETHEUS_NAME_TRANSLATION"}, word(&c.Naming, namings()...), "R", "how OTLP names become stored names. The presets are written for the default and find no series under another, which check and the start warn of"},
+		{"naming", "", []string{"PROMETHEUS_NAME_TRANSLATION"}, word(&c.Naming, namings()...), "R", "how OTLP names become stored names; rules are written in the default's spelling and read what they name in any. Another strategy than the one that a store was filled under finds none of its series"},
 		{"promote", "", nil, names(&c.Promote), "R", "resource attributes that become labels of every series of trusted senders"},
 		{"attribute_prefix", "", nil, prefixValue{&c.AttrPrefix}, "R", "first words of the attributes that a workload channel sets of its actor, as in ate.actor.uid; ate stays reserved beside another"},
 		{"storage.path", "", nil, str(&c.StoragePath), "R", "folder of the TSDB; state.path/data unless set. No samples are taken while its disk has less than 256 MiB free"},
@@ -94,7 +95,7 @@ func (c *config) settings() []setting {
 // later are the keys of the configuration's design that this version does not
 // have; they are refused by name, not as typing errors.
 func later() []string {
-	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "presets.node_power.attributes", "storage.remote", "storage.remote_write",
+	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "storage.remote", "storage.remote_write",
 		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}

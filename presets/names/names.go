@@ -87,3 +87,22 @@ func Lookup(name string) (Metric, bool) {
 	}
 	return metrics[i], true
 }
+
+// Respell is how a strategy stores the metric that the default one stores under
+// this name; false for a name that is not in the table.
+func Respell(stored string, s Strategy) (string, bool) {
+	i := slices.IndexFunc(metrics, func(m Metric) bool { return m.stored == stored })
+	if i < 0 {
+		return "", false
+	}
+	return metrics[i].Stored(s), true
+}
+
+// RespellLabel is Respell for the label of an attribute.
+func RespellLabel(stored string, s Strategy) (string, bool) {
+	i := slices.IndexFunc(attributes, func(a Attribute) bool { return a.stored == stored })
+	if i < 0 {
+		return "", false
+	}
+	return attributes[i].Stored(s), true
+}
