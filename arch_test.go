@@ -41,6 +41,7 @@ var rooms = map[string]rule{
 	"rules.d":             {},
 	"rules":               {ours: []string{"internal/nearest", "presets/names"}, outside: []string{prom + "promql/parser", prom + "model/labels", "gopkg.in/yaml.v3"}, never: []string{"os", "net"}},
 	"store":               {outside: append([]string{prom + "tsdb", prom + "promql", prom + "storage", prom + "model", prom + "util/annotations", "github.com/prometheus/common/model", "github.com/prometheus/client_model/go", unix}, observed...)},
+	"store/remote":        {ours: []string{"store"}, outside: append([]string{prom + "tsdb/chunkenc", prom + "storage", prom + "model", prom + "util/annotations", "github.com/prometheus/common/config", "github.com/klauspost/compress", "google.golang.org/protobuf/encoding/protowire"}, observed...)},
 	"ingest":              {ours: []string{"access", "presets/names"}, outside: append([]string{pdata, "github.com/prometheus/otlptranslator", prom + "storage", prom + "model/labels", prom + "model/value", prom + "model/histogram", prom + "model/exemplar", "golang.org/x/text/unicode/norm", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix, "github.com/klauspost/compress"}, observed...)},
 	"ingest/host":         {ours: []string{"ingest", "sysfs", "presets/names"}, outside: []string{pdata, "github.com/NVIDIA/go-nvml"}},
 	"ingest/listen":       {ours: []string{"access", "ingest"}, outside: []string{"google.golang.org/grpc", unix}},
@@ -149,7 +150,7 @@ func TestNeverImported(t *testing.T) {
 					t.Errorf("%s imports %s", f.path, p)
 				}
 			}
-			if strings.HasPrefix(p, prom+"tsdb") && f.room != "store" {
+			if strings.HasPrefix(p, prom+"tsdb") && f.room != "store" && p != prom+"tsdb/chunkenc" {
 				t.Errorf("%s imports %s: only store opens the TSDB", f.path, p)
 			}
 			if p == "math/rand" || p == "math/rand/v2" {

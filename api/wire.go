@@ -23,6 +23,7 @@ type Facts struct {
 	Targets    []Target  `json:"targets"`               // the exporters whose pages are read
 	Relay      []Relay   `json:"relay"`                 // empty without an upstream
 	Meters     []Meter   `json:"meters"`                // of this machine, empty where host.enabled is false
+	Remote     *Remote   `json:"remote,omitempty"`      // absent without storage.remote
 	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
 }
 
@@ -110,6 +111,19 @@ type Relay struct {
 	Answering  bool       `json:"answering"`        // false until the upstream has taken one, and while it takes none
 	Error      string     `json:"error,omitempty"`  // of the last attempt that failed
 	ErrorAt    *time.Time `json:"error_at,omitempty"`
+}
+
+// Remote is the engine that is read beside the store.
+type Remote struct {
+	URL       string     `json:"url"`
+	Way       string     `json:"way,omitempty"` // remote read or queries, absent before the first answer
+	OTLP      []Relay    `json:"otlp"`          // the way of what is received to it; empty where that is kept here
+	Answering bool       `json:"answering"`     // the last question was answered
+	Answers   uint64     `json:"answers"`
+	Failures  uint64     `json:"failures"`
+	Bytes     uint64     `json:"bytes"`
+	Error     string     `json:"error,omitempty"` // of the last question that failed
+	ErrorAt   *time.Time `json:"error_at,omitempty"`
 }
 
 // Status answers /api/v1/status/wattloop.

@@ -27,8 +27,12 @@ import (
 type Options struct {
 	Rules *rules.Set
 	// Query and Interval answer for the store that Store appends to.
+	// Each returns well within five seconds: see Alive.
 	Query    rules.QueryFunc
 	Interval rules.IntervalFunc
+	// Recall answers for what Store keeps alone, which is where states from before
+	// a restart are found; nil is Query.
+	Recall rules.QueryFunc
 	// Store takes the readings, intents and outcomes back as series; nil keeps
 	// none.
 	Store    storage.Appendable
@@ -111,6 +115,9 @@ func New(o Options) *Engine {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Recall == nil {
+		o.Recall = o.Query
+	}
 	e := &Engine{
 		opts:    o,
 		eval:    &rules.Evaluator{Query: o.Query, Interval: o.Interval, Widened: widened(o.Log)},
@@ -119,6 +126,7 @@ func New(o Options) *Engine {
 		series:  newSeriesWriter(o.Store),
 		told:    newTeller(o.Log),
 	}
+	e.eval.Query = e.lively(o.Query)
 	e.install(o.Rules)
 	for _, r := range e.rules {
 		r.resumes = true

@@ -14,6 +14,7 @@ import (
 type index struct {
 	gen    uint64
 	base   int32              // the number of the first rule
+	n      int32              // of rules
 	byName map[string][]entry // selectors that name their metric
 	rest   []entry
 }
@@ -25,7 +26,7 @@ type entry struct {
 
 // newIndex numbers the rules from base on.
 func newIndex(gen uint64, base int32, set *rules.Set, rs []*rule) *index {
-	x := &index{gen: gen, base: base, byName: map[string][]entry{}}
+	x := &index{gen: gen, base: base, n: int32(len(rs)), byName: map[string][]entry{}}
 	for i, r := range rs {
 		for _, ms := range set.Selectors(r.name()) {
 			e := entry{base + int32(i), ms}
@@ -94,6 +95,17 @@ func (e *Engine) Grew(touched []int32, newest int64) {
 	e.grown.newest = max(e.grown.newest, newest)
 	e.grownMu.Unlock()
 	e.poke()
+}
+
+// GrewAll is Grew for every rule: samples came to where the engine reads and
+// nobody here saw of which series.
+func (e *Engine) GrewAll() {
+	x := e.index.Load()
+	touched := make([]int32, x.n)
+	for i := range touched {
+		touched[i] = x.base + int32(i)
+	}
+	e.Grew(touched, 0)
 }
 
 // poke has Run step soon.

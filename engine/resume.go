@@ -35,7 +35,7 @@ func (e *Engine) recall(ctx context.Context, c *rules.Control, st *controlState,
 		if failed != nil {
 			return 0, false
 		}
-		got, err := e.opts.Query(ctx, fmt.Sprintf(format, args...), ts)
+		got, err := e.opts.Recall(ctx, fmt.Sprintf(format, args...), ts)
 		if failed = err; err != nil || len(got) == 0 {
 			return 0, false
 		}

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/engine"
+	"github.com/wattloop/wattloop/rules"
 )
 
 // A new engine over the same store and devices goes on without a write, and a
@@ -21,6 +23,19 @@ func TestResumeEngaged(t *testing.T) {
 	w.want("node_power_budget", "engaged 120: 120 120")
 	if w.link.sets != sets {
 		t.Errorf("%d writes after the restart", w.link.sets-sets)
+	}
+}
+
+// A state is taken up from what is this engine's own: what Recall does not answer,
+// another one may have left where the rules read.
+func TestResumeOwnState(t *testing.T) {
+	w := newWorld(t, enforce)
+	w.load(0, 10, 200, 160)
+	w.recall = func(context.Context, string, int64) ([]rules.Sample, error) { return nil, nil }
+	w.restart(enforce)
+	w.load(15, 15, 200, 160)
+	if c := control(t, w.eng.Report(), "node_power_budget"); c.Phase != engine.Idle {
+		t.Errorf("at 15 s: %s; want idle: its condition holds since the restart alone", c.Phase)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/wattloop/wattloop/rules"
 )
 
 // idleShare bounds what arrivals can take of a core: a rule that was evaluated
@@ -136,6 +138,17 @@ const hungAfter = 5 * time.Second
 func (e *Engine) Alive() bool {
 	b := e.beat.Load()
 	return b == nil || time.Since(*b) < hungAfter
+}
+
+// lively takes each answer for a sign of progress: one rule may ask for several
+// that are slow.
+func (e *Engine) lively(query rules.QueryFunc) rules.QueryFunc {
+	return func(ctx context.Context, expr string, ts int64) ([]rules.Sample, error) {
+		if e.beat.Load() != nil { // else Run has not begun
+			defer e.markAlive()
+		}
+		return query(ctx, expr, ts)
+	}
 }
 
 func (e *Engine) markAlive() {

@@ -78,6 +78,21 @@ func TestRunWakesOnArrivalsAndTimers(t *testing.T) {
 	})
 }
 
+// Samples that came to where the engine reads, of series that nobody here saw,
+// have every rule evaluated at once.
+func TestRunSeesWhatCameElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t)
+		time.Sleep(1300 * time.Millisecond)
+		l.store(metric(t, power("cpu0")), float64(time.Now().UnixMilli())/1000-base, 100)
+		l.eng.GrewAll()
+		synctest.Wait()
+		if r := l.reading("node_power"); r.TS != time.Now().UnixMilli() || r.Value != 100 {
+			t.Errorf("node_power is %g, read at %d; want 100, at %d", r.Value, r.TS, time.Now().UnixMilli())
+		}
+	})
+}
+
 // A sample from a clock a little ahead is seen by the step that it causes; one
 // from far ahead waits for its time.
 func TestRunSeesASampleFromALittleAhead(t *testing.T) {

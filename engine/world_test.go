@@ -68,6 +68,7 @@ type world struct {
 
 	mu      sync.Mutex
 	fail    error // what every query answers, if set
+	recall  rules.QueryFunc
 	queries int
 	now     time.Time
 }
@@ -137,7 +138,7 @@ func (w *world) restart(dropIns ...string) {
 	w.gov = newGovernor(w)
 	w.reg = prometheus.NewRegistry()
 	w.eng = engine.New(engine.Options{
-		Rules: loadRules(w.t, dropIns...), Query: w.query, Interval: w.db.Interval, Store: w.db, Governor: w.gov,
+		Rules: loadRules(w.t, dropIns...), Query: w.query, Recall: w.recall, Interval: w.db.Interval, Store: w.db, Governor: w.gov,
 		Clock: w.clock, Registerer: w.reg,
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
@@ -218,16 +219,22 @@ func metric(t testing.TB, series string) labels.Labels {
 func (w *world) add(series string, seconds, v float64) {
 	w.t.Helper()
 	ls := metric(w.t, series)
+	w.store(ls, seconds, v)
+	if w.eng != nil {
+		w.eng.Grew(w.eng.Touched(ls), at(seconds))
+	}
+}
+
+// store stores one sample and tells nobody.
+func (w *world) store(ls labels.Labels, seconds, v float64) {
+	w.t.Helper()
 	app := w.db.Appender(context.Background())
 	if _, err := app.Append(0, ls, at(seconds), v); err != nil {
 		_ = app.Rollback() // the store waits for it before it closes
-		w.t.Fatalf("append %s at %g: %v", series, seconds, err)
+		w.t.Fatalf("append %s at %g: %v", ls, seconds, err)
 	}
 	if err := app.Commit(); err != nil {
 		w.t.Fatal(err)
-	}
-	if w.eng != nil {
-		w.eng.Grew(w.eng.Touched(ls), at(seconds))
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/exemplar"
-	native "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -160,26 +158,6 @@ func BenchmarkTranslate(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/point")
-}
-
-// nowhere takes every sample and keeps none.
-type nowhere struct{}
-
-func (nowhere) Appender(context.Context) storage.Appender { return void{} }
-
-type void struct{ storage.Appender }
-
-func (void) SetOptions(*storage.AppendOptions) {}
-func (void) Commit() error                     { return nil }
-func (void) Rollback() error                   { return nil }
-func (void) Append(ref storage.SeriesRef, _ labels.Labels, _ int64, _ float64) (storage.SeriesRef, error) {
-	return max(ref, 1), nil
-}
-func (void) AppendHistogram(ref storage.SeriesRef, _ labels.Labels, _ int64, _ *native.Histogram, _ *native.FloatHistogram) (storage.SeriesRef, error) {
-	return max(ref, 1), nil
-}
-func (void) AppendExemplar(ref storage.SeriesRef, _ labels.Labels, _ exemplar.Exemplar) (storage.SeriesRef, error) {
-	return ref, nil
 }
 
 // In the steady state a request of known series allocates nothing for a point.

@@ -349,7 +349,9 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	// A workload's go onward before the sync. Should that fail, the retry is known
 	// as one and goes nowhere.
 	if a.src.stamp != nil {
-		a.handMetrics(ctx, s, wire)
+		if err := a.handMetrics(ctx, s, wire); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := r.settle(owed); err != nil {
 		return Result{}, &UnavailableError{err}
@@ -363,7 +365,9 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 		}
 	}
 	if a.src.stamp == nil {
-		a.handMetrics(ctx, s, wire)
+		if err := a.handMetrics(ctx, s, wire); err != nil {
+			return Result{}, err
+		}
 	}
 	return res, nil
 }

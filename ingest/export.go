@@ -33,6 +33,11 @@ type Options struct {
 	// Onward takes what is received on to an upstream. Nil means that there is
 	// none: traces and logs are then rejected.
 	Onward Onward
+	// Elsewhere, where it is set, is where metrics are kept in place of Appendable,
+	// which is then nil. A request is acknowledged once it is queued there: from a
+	// node channel as it came, from a workload channel stamped. All that decides on
+	// a point decides as ever.
+	Elsewhere Onward
 	// Pass, where it is set, takes every request as it is, and its answer is the
 	// sender's: nothing is read, stamped, stored or handed to Onward.
 	Pass PassFunc
@@ -130,6 +135,9 @@ func NewReceiver(o Options) *Receiver {
 	}
 	if o.Promote == nil {
 		o.Promote = DefaultPromote()
+	}
+	if o.Elsewhere != nil {
+		o.Appendable = nowhere{}
 	}
 	if o.Queryable == nil {
 		o.Queryable, _ = o.Appendable.(storage.Queryable)

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Signal is one of OTLP's three.
@@ -52,8 +53,8 @@ func (c *Channel) plane() Plane {
 }
 
 // forward hands one request onward and counts it.
-func (c *Channel) forward(ctx context.Context, signal Signal, wire []byte) error {
-	err := c.r.o.Onward.Forward(ctx, Forwarded{Signal: signal, Plane: c.plane(), Wire: wire})
+func (c *Channel) forward(ctx context.Context, to Onward, signal Signal, wire []byte) error {
+	err := to.Forward(ctx, Forwarded{Signal: signal, Plane: c.plane(), Wire: wire})
 	result := "queued"
 	switch {
 	case errors.Is(err, ErrNoRoom):
@@ -67,7 +68,7 @@ func (c *Channel) forward(ctx context.Context, signal Signal, wire []byte) error
 
 // stamperOf is newStamper where there is an upstream, else nil.
 func (a *Activation) stamperOf(signal Signal) *stamper {
-	if a.c.r.o.Onward == nil {
+	if a.c.r.o.Onward == nil && a.c.r.o.Elsewhere == nil {
 		return nil
 	}
 	return a.newStamper(signal)
@@ -108,22 +109,35 @@ func (s *stamper) points() *[]decision {
 	return &s.decisions
 }
 
-// handMetrics hands a request onward that the store has committed. The store is
-// where metrics are kept: what becomes of them beyond it changes no answer, and
-// is counted.
-func (a *Activation) handMetrics(ctx context.Context, s *stamper, wire []byte) {
+// handMetrics hands a request on that was taken. Elsewhere is where metrics are
+// kept: who sent them is told of an error. Onward they go beside being kept: what
+// becomes of them there changes no answer, and is counted.
+func (a *Activation) handMetrics(ctx context.Context, s *stamper, wire []byte) error {
 	switch {
 	case s == nil || len(wire) == 0:
-		return
+		return nil
 	case s.st != nil || len(s.nodes) > 0:
 		s.rewrite(&metricLevels, wire)
 		if wire = s.out; len(wire) == 0 {
-			return
+			return nil
 		}
 	}
+	o := &a.c.r.o
 	if s.over {
 		a.c.r.metrics.onward.WithLabelValues(a.c.o.Name, string(SignalMetrics), "failed").Inc()
-		return
+		if o.Elsewhere != nil {
+			return undecodable("the identity of each of so many resources would make the request too large")
+		}
+		return nil
 	}
-	_ = a.c.forward(ctx, SignalMetrics, wire) // counted
+	if o.Onward != nil {
+		_ = a.c.forward(ctx, o.Onward, SignalMetrics, wire) // counted
+	}
+	if o.Elsewhere == nil {
+		return nil
+	}
+	if err := a.c.forward(ctx, o.Elsewhere, SignalMetrics, wire); err != nil {
+		return &UnavailableError{fmt.Errorf("otlp: metrics: %w: send them again later", err)}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -49,5 +50,49 @@ func TestNodeMetricsOnward(t *testing.T) {
 	}
 	if len(up.got) != 1 || up.got[0].Signal != SignalMetrics || up.got[0].Plane != PlanePlatform || !bytes.Equal(up.got[0].Wire, wire) {
 		t.Errorf("forwarded %+v; want one request of the platform, as it came", up.got)
+	}
+}
+
+// Metrics that are kept elsewhere go there as they came, also beside an upstream,
+// and are not taken while they find no room.
+func TestMetricsElsewhere(t *testing.T) {
+	up, there := &upstream{}, &upstream{}
+	b := newBed(t, func(o *Options) { o.Onward, o.Elsewhere = up, there })
+	p := newPayload(node...)
+	p.gauge("hw.power", "W", 0, 7, "hw.id", "cpu0")
+	p.gauge("wattloop.fake", "W", 0, 7)
+	wire := wireOf(t, p.md)
+	for range 2 { // a repeat goes on again
+		res, err := b.r.Export(context.Background(), wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkResult(t, res, 1, 0, map[string]int64{"reserved_name": 1})
+	}
+	for _, u := range []*upstream{up, there} {
+		if len(u.got) != 2 || !bytes.Equal(u.got[0].Wire, wire) {
+			t.Errorf("forwarded %+v; want two requests, as they came", u.got)
+		}
+	}
+	there.err = ErrNoRoom
+	if _, err := b.r.Export(context.Background(), wire); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("no room: %v", err)
+	}
+	if n := b.seriesCount(); n > 0 {
+		t.Errorf("%d series are kept here", n)
+	}
+}
+
+// What a workload sends is stamped before it goes elsewhere.
+func TestWorkloadMetricsElsewhere(t *testing.T) {
+	there := &upstream{}
+	_, a, _ := workload(t, Identity{ActorUID: "a"}, func(o *Options) { o.Onward, o.Elsewhere = nil, there })
+	p := newPayload("k8s.node.name", "evil", "service.name", "s")
+	p.gauge("load", "", 0, 7)
+	if _, err := a.Export(context.Background(), wireOf(t, p.md)); err != nil {
+		t.Fatal(err)
+	}
+	if len(there.got) != 1 || bytes.Contains(there.got[0].Wire, []byte("evil")) || !bytes.Contains(there.got[0].Wire, []byte("ate.telemetry.plane")) || there.got[0].Plane != PlaneWorkload {
+		t.Errorf("forwarded %q", there.got)
 	}
 }

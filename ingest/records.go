@@ -72,7 +72,7 @@ func (a *Activation) handRecords(ctx context.Context, l *levels, s *stamper, fou
 	if s.over {
 		return undecodable("%d %s of so many resources: the identity of each would make the request too large", found.n, l.what)
 	}
-	if err := a.c.forward(ctx, l.signal, wire); err != nil {
+	if err := a.c.forward(ctx, a.c.r.o.Onward, l.signal, wire); err != nil {
 		a.c.r.metrics.records.WithLabelValues(a.c.o.Name, string(l.signal), "rejected", unavailable.String()).Add(float64(found.kept()))
 		return &UnavailableError{fmt.Errorf("otlp: %s: %w: send it again later", l.signal, err)}
 	}

@@ -23,7 +23,7 @@ import (
 // seen keeps the labels of every series and exemplar that is written, and no
 // samples.
 type seen struct {
-	void
+	nowhereAppender
 	list, exemplars *[]labels.Labels
 }
 

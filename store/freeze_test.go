@@ -294,7 +294,7 @@ func TestReopenEndsQueries(t *testing.T) {
 	running := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- db.run(context.Background(), func(ctx context.Context, _ storage.Queryable) error {
+		ended <- db.run(context.Background(), nil, func(ctx context.Context, _ storage.Queryable) error {
 			close(running)
 			<-ctx.Done()
 			return ctx.Err()

@@ -32,7 +32,7 @@ func (db *DB) Interval(ctx context.Context, selector string, ts int64) (time.Dur
 		return 0, badData(err)
 	}
 	var largest, lone int64
-	err = db.run(ctx, func(ctx context.Context, qs storage.Queryable) error {
+	err = db.run(ctx, db.o.Beside.Rules, func(ctx context.Context, qs storage.Queryable) error {
 		from := ts - intervalSpan.Milliseconds()
 		q, err := qs.Querier(from, ts)
 		if err != nil {

@@ -29,8 +29,17 @@ type Sample struct {
 // inputs) comes with an error beside the samples: it is no basis to act on.
 // Errors are *QueryError.
 func (db *DB) Instant(ctx context.Context, expr string, ts int64) ([]Sample, error) {
+	return db.instant(ctx, db.o.Beside.Rules, expr, ts)
+}
+
+// InstantOwn is Instant over this store alone, whatever is asked beside it.
+func (db *DB) InstantOwn(ctx context.Context, expr string, ts int64) ([]Sample, error) {
+	return db.instant(ctx, nil, expr, ts)
+}
+
+func (db *DB) instant(ctx context.Context, beside storage.Queryable, expr string, ts int64) ([]Sample, error) {
 	var out []Sample
-	err := db.run(ctx, func(ctx context.Context, q storage.Queryable) error {
+	err := db.run(ctx, beside, func(ctx context.Context, q storage.Queryable) error {
 		query, err := db.lanes.rules.NewInstantQuery(ctx, q, nil, expr, timestamp.Time(ts))
 		if err != nil {
 			return badData(err)
@@ -125,7 +134,7 @@ func (db *DB) adHoc(ctx context.Context, expr string, timeout time.Duration, ope
 	defer leave()
 
 	var a Answer
-	err = db.run(ctx, func(ctx context.Context, q storage.Queryable) error {
+	err = db.run(ctx, db.o.Beside.People, func(ctx context.Context, q storage.Queryable) error {
 		query, err := open(ctx, q)
 		if err != nil {
 			return badData(err)
@@ -147,9 +156,9 @@ func (db *DB) adHoc(ctx context.Context, expr string, timeout time.Duration, ope
 	return a, nil
 }
 
-// run lends f the open TSDB, which stays open until f returns. A store that is
-// closing or reopening cancels f's context.
-func (db *DB) run(ctx context.Context, f func(context.Context, storage.Queryable) error) error {
+// run lends f the open TSDB, which stays open until f returns, together with what
+// is asked beside it. A store that is closing or reopening cancels f's context.
+func (db *DB) run(ctx context.Context, beside storage.Queryable, f func(context.Context, storage.Queryable) error) error {
 	lent, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s, leave, err := db.enter(cancel)
@@ -157,7 +166,7 @@ func (db *DB) run(ctx context.Context, f func(context.Context, storage.Queryable
 		return failed(err)
 	}
 	defer leave()
-	err = f(lent, s.tsdb)
+	err = f(lent, together(s.tsdb, beside))
 	switch {
 	case err == nil:
 		return nil

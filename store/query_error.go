@@ -14,7 +14,7 @@ const (
 	Execution   = "execution"   // it failed while it ran; 422
 	Canceled    = "canceled"    // the caller went away; 499
 	Timeout     = "timeout"     // 503
-	Unavailable = "unavailable" // the store is closed or being reopened; 503
+	Unavailable = "unavailable" // the store is closed or being reopened, or what is beside it does not answer; 503
 	Internal    = "internal"    // the store could not be read; 500
 )
 
@@ -47,7 +47,7 @@ func failed(err error) error {
 		return &QueryError{Canceled, err}
 	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
 		return &QueryError{Timeout, err}
-	case errors.Is(err, ErrClosed), errors.Is(err, ErrFrozen):
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrFrozen), errors.Is(err, ErrBeside):
 		return &QueryError{Unavailable, err}
 	case errors.As(err, &storage):
 		return &QueryError{Internal, err}

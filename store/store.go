@@ -28,6 +28,7 @@ var (
 	ErrFrozen   = errors.New("no samples are taken")
 	ErrDiskFull = errors.New("disk is nearly full")
 	ErrClosed   = errors.New("store is closed")
+	ErrBeside   = errors.New("the store beside this one does not answer")
 )
 
 // Options say where and how a store keeps its samples. The zero value of each
@@ -42,6 +43,7 @@ type Options struct {
 	Logger         *slog.Logger  // what the TSDB has to say; nil: nothing
 	Registerer     prometheus.Registerer
 	Clock          func() time.Time // stamps Stats.FrozenAt; nil: no stamp
+	Beside         Beside           // what is asked beside this store
 
 	segmentSize int // bytes of a log segment; smaller in tests, which want many
 }

@@ -64,6 +64,7 @@ type parts struct {
 	relay   *relay.Relay // nil without an upstream
 	twins   *twins
 	entry
+	beyond // this machine: remote.go
 
 	doors   *listen.Manager // of the channels that are neither default nor host
 	own     []string        // addresses of the default channel
@@ -90,8 +91,13 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	p.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "wattloop_log_dropped_total", Help: "Messages of the engine kept out of the log: more than 10 of a kind a second.",
 	}, func() float64 { return droppedOf(log) }))
+	beside, err := p.openRemote()
+	if err != nil {
+		return nil, withCode(exitFound, err)
+	}
 	p.db, err = store.Open(store.Options{
-		Path: c.StoragePath, RetentionTime: c.RetentionTime, RetentionBytes: int64(c.RetentionSize),
+		Beside: beside,
+		Path:   c.StoragePath, RetentionTime: c.RetentionTime, RetentionBytes: int64(c.RetentionSize),
 		OutOfOrder: c.OutOfOrder, Durability: durability, Logger: log.With("part", "store"), Registerer: p.reg, Clock: clk.Now,
 	})
 	if err != nil {
@@ -100,7 +106,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	p.gov = &actuate.Governor{Link: link, Pace: pace()}
 	queries := twin.NewQueries(p.reg, log.With("part", "twin"))
 	p.eng = engine.New(engine.Options{
-		Rules: set, Query: queryFunc(p.db), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
+		Rules: set, Query: queryFunc(p.db.Instant), Recall: queryFunc(p.db.InstantOwn), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
 		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
 		Evaluated: queries.Evaluated,
 	})
@@ -109,12 +115,16 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
 	}
+	elsewhere, watch, err := p.elsewhere(durability)
+	if err != nil {
+		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+	}
 	p.recv, err = ingest.Open(ingest.Options{
+		Elsewhere: elsewhere, Watch: watch,
 		StateDir: c.sumsPath(), StateSync: durability == store.DurabilityFsync,
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		RetryAfter: retryAfter, MaxSeries: mostSeries(c.memoryLimit),
 		Naming: ingest.Naming(c.Naming), Promote: c.Promote, AttributePrefix: c.AttrPrefix,
-		Watch:      ingest.Watch{Gen: p.eng.Generation, Rules: p.eng.Touched, Grew: p.eng.Grew},
 		Guard:      in.guard,
 		Registerer: p.reg, Logger: log.With("part", "ingest"),
 	})
@@ -152,10 +162,10 @@ func (c *config) channelsPath() string { return filepath.Join(c.StatePath, "chan
 // sumsPath is where the receiver keeps its running sums.
 func (c *config) sumsPath() string { return filepath.Join(c.StatePath, "accumulate") }
 
-// queryFunc is the store's instant query in the rules' own types.
-func queryFunc(db *store.DB) rules.QueryFunc {
+// queryFunc is an instant query of the store in the rules' own types.
+func queryFunc(instant func(context.Context, string, int64) ([]store.Sample, error)) rules.QueryFunc {
 	return func(ctx context.Context, expr string, ts int64) ([]rules.Sample, error) {
-		got, err := db.Instant(ctx, expr, ts)
+		got, err := instant(ctx, expr, ts)
 		if err != nil {
 			return nil, err
 		}

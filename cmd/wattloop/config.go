@@ -52,6 +52,10 @@ type config struct {
 	HostEnabled   bool
 	HostInterval  time.Duration
 	LogLevel      string
+	Remote        string
+	RemoteHTTP    string
+	RemoteOTLP    string
+	RemoteQueue   byteSize
 	RelayUpstream string
 	RelayFallback string
 	RelayQueue    byteSize
@@ -95,6 +99,7 @@ func defaultConfig() *config {
 		Sysfs: findSysfs(mounts), HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
 		ControlCPU: backendHost, ControlGPU: backendHost,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
+		RemoteOTLP: defaultOTLPPath, RemoteQueue: relay.DefaultMaxBytes,
 		origin: map[string]string{},
 	}
 	for _, s := range c.settings() {
@@ -120,6 +125,7 @@ func (c *config) load(fl *pflag.FlagSet, env func(string) (string, bool)) error 
 		}
 	}
 	c.derive()
+	errs = append(errs, c.deriveRemote(env))
 	return errors.Join(append(errs, c.validate())...)
 }
 
@@ -243,6 +249,12 @@ func (c *config) validate() error {
 	}
 	if c.RelayQueue < 1<<20 {
 		bad("relay.queue", "%s: at least 1MiB", c.RelayQueue.String())
+	}
+	if c.RemoteHTTP != "" && c.Remote == "" {
+		bad("storage.remote_http", "there is no storage.remote that it is for")
+	}
+	if c.RemoteQueue < 1<<20 {
+		bad("storage.remote_queue", "%s: at least 1MiB", c.RemoteQueue.String())
 	}
 	if c.RelayFallback != "" && c.RelayUpstream == "" {
 		bad("relay.fallback", "there is no relay.upstream to fall back from")

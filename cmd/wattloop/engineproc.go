@@ -200,6 +200,9 @@ func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.Ca
 // tellInputs logs, for each input of the program, where it comes from and the
 // query that runs (S0-170, S0-171).
 func (p *parts) tellInputs(set *rules.Set) {
+	if text := p.c.unusedAddress(os.Getenv(prometheusAddress)); text != "" {
+		p.log.Info(text)
+	}
 	for _, name := range []string{"node_power", "node_power_host"} {
 		r := set.Reading(name)
 		if r == nil {
@@ -224,7 +227,7 @@ func (p *parts) tellInputs(set *rules.Set) {
 				attributes = "-"
 			}
 			p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
-				name, p.c.StoragePath, preset, scope, p.c.Naming, attributes, window, r.Rate, q.Expr))
+				name, p.c.address(), preset, scope, p.c.Naming, attributes, window, r.Rate, q.Expr))
 		}
 		if r.Note != "" {
 			p.log.Info(fmt.Sprintf("input %s: %s", name, r.Note))
@@ -246,6 +249,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	f.Relay = p.relayFacts()
 	f.Meters = p.meters()
 	f.Targets = p.targets()
+	f.Remote = p.remoteFacts()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)
 	p.lossMu.Unlock()

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -24,7 +25,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(wattloop_[a-z_]+)(?:\\{([a-z_,]+)\\})?`").FindAllStringSubmatch(page, -1) {
 		documented[m[1]] = m[2]
 	}
-	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock", "--scrape=[{url: http://127.0.0.1:1}]")
+	// An engine that has no series, and keeps nothing that is received here.
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+	}))
+	defer empty.Close()
+	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock", "--scrape=[{url: http://127.0.0.1:1}]", "--storage.remote="+empty.URL, "--storage.remote-otlp=none")
 	feed := n.feed(t, 170)
 	n.await(t, "a cap", n.ours)
 	// What is counted only once it happens: a span, and a refusal.

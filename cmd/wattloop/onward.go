@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -26,6 +28,9 @@ func (c *config) engineDirs() []string {
 	}
 	if c.RelayUpstream != "" {
 		dirs = append(dirs, c.relayDir())
+	}
+	if c.elsewhere() {
+		dirs = append(dirs, c.remoteDir())
 	}
 	return dirs
 }
@@ -62,12 +67,17 @@ func (p *parts) onward(durability store.Durability) (ingest.Onward, error) {
 const relayDeadline = 2 * time.Second
 
 func (p *parts) closeRelay() error {
-	if p.relay == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), relayDeadline)
 	defer cancel()
-	return p.relay.Close(ctx)
+	var errs [2]error
+	var ending sync.WaitGroup
+	for i, r := range []*relay.Relay{p.relay, p.push} {
+		if r != nil {
+			ending.Go(func() { errs[i] = r.Close(ctx) })
+		}
+	}
+	ending.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // relayFacts is how the way onward stands; none without an upstream.
@@ -75,16 +85,19 @@ func (p *parts) relayFacts() []api.Relay {
 	if p.relay == nil {
 		return nil
 	}
+	return relayStatus(p.relay, p.c.RelayUpstream)
+}
+
+func relayStatus(of *relay.Relay, upstream string) []api.Relay {
 	var out []api.Relay
-	for _, s := range p.relay.Status() {
+	for _, s := range of.Status() {
 		r := api.Relay{
-			Plane: string(s.Plane), Upstream: p.c.RelayUpstream, QueueBytes: s.QueueBytes, QueueLimit: s.QueueLimit,
+			Plane: string(s.Plane), Upstream: upstream, QueueBytes: s.QueueBytes, QueueLimit: s.QueueLimit,
 			Sent: s.Sent, Dropped: s.Dropped, Refused: s.Refused, Rejected: s.Rejected, LostBytes: s.LostBytes,
 			Answering: s.Answering, Error: s.Error,
 		}
 		if s.Error != "" {
-			at := s.ErrorAt.UTC()
-			r.ErrorAt = &at
+			r.ErrorAt = known(s.ErrorAt)
 		}
 		out = append(out, r)
 	}
@@ -92,12 +105,12 @@ func (p *parts) relayFacts() []api.Relay {
 }
 
 // printRelay is the way onward as status shows it.
-func printRelay(w io.Writer, planes []api.Relay) error {
+func printRelay(w io.Writer, name string, planes []api.Relay) error {
 	if len(planes) == 0 {
 		return nil
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\nRELAY\tUPSTREAM\tWAITING\tSENT\tDROPPED\tREFUSED\tREJECTED\tSTATE")
+	fmt.Fprintln(tw, "\n"+name+"\tUPSTREAM\tWAITING\tSENT\tDROPPED\tREFUSED\tREJECTED\tSTATE")
 	for _, r := range planes {
 		fmt.Fprintf(tw, "%s\t%s\t%s of %s\t%d\t%d\t%d\t%d\t%s\n", r.Plane, r.Upstream, bytesText(r.QueueBytes), bytesText(r.QueueLimit),
 			r.Sent, r.Dropped, r.Refused, r.Rejected, relayState(r))

@@ -83,7 +83,7 @@ func newReplay(c *config, set *rules.Set, packages int, out io.Writer) (*replay,
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	r.eng = engine.New(engine.Options{
-		Rules: set, Query: queryFunc(r.db), Interval: r.db.Interval, Store: r.db,
+		Rules: set, Query: queryFunc(r.db.Instant), Interval: r.db.Interval, Store: r.db,
 		Governor: &actuate.Governor{Link: dryPackages(packages)}, Clock: clock,
 	})
 	r.recv = ingest.NewReceiver(ingest.Options{

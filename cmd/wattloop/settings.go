@@ -60,6 +60,10 @@ func (c *config) settings() []setting {
 		{"storage.retention.size", "", nil, &c.RetentionSize, "R", "how much is kept; the size counts the WAL"},
 		{"storage.out_of_order", "", nil, dur(&c.OutOfOrder), "R", "how far behind a sample may be"},
 		{"storage.durability", "", nil, durability(&c.Durability), "R", "what an ack waits for: fsync, interval:DURATION, os"},
+		{"storage.remote", "", nil, remoteValue{&c.Remote}, "R", "URL of a Prometheus-compatible engine that rules and queries read beside what this one makes itself (remote.md); the word prometheus takes it from PROMETHEUS_ADDRESS; empty is none"},
+		{"storage.remote_http", "", nil, str(&c.RemoteHTTP), "R", "file with the credentials, CA and headers for storage.remote, as Prometheus's HTTP client configuration has them"},
+		{"storage.remote_otlp", "", nil, otlpValue{&c.RemoteOTLP}, "R", "where metrics that are received go on to while there is storage.remote: a path under its URL, a whole URL, or none, which keeps them in this store"},
+		{"storage.remote_queue", "", nil, &c.RemoteQueue, "R", "how much of that waits on disk, in state.path/remote, while it is not taken"},
 		{"state.path", "", nil, str(&c.StatePath), "R", "journals; state.path/warden is root's"},
 		{"run.path", "", nil, str(&c.RunPath), "R", "the warden's intent record and lock, the sockets"},
 		{"sysfs", "", nil, str(&c.Sysfs), "R", "root of the sysfs tree"},
@@ -95,7 +99,7 @@ func (c *config) settings() []setting {
 // later are the keys of the configuration's design that this version does not
 // have; they are refused by name, not as typing errors.
 func later() []string {
-	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "storage.remote", "storage.remote_write",
+	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "storage.remote_write",
 		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}

@@ -73,6 +73,9 @@ func printStatus(w io.Writer, s *status) error {
 	if s.StoreError != "" {
 		fmt.Fprintln(w, "the store takes no samples:", s.StoreError)
 	}
+	if r := s.Remote; r != nil {
+		fmt.Fprintln(w, remoteLine(r))
+	}
 	for _, l := range s.Integrity {
 		fmt.Fprintf(w, "samples may be missing from %s to %s: %s\n", l.From.Format(time.RFC3339), l.To.Format(time.RFC3339), l.Why)
 	}
@@ -100,7 +103,12 @@ func printStatus(w io.Writer, s *status) error {
 	if err := printTargets(w, s.Targets, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
 		return err
 	}
-	return printRelay(w, s.Relay)
+	if s.Remote != nil {
+		if err := printRelay(w, "REMOTE OTLP", s.Remote.OTLP); err != nil {
+			return err
+		}
+	}
+	return printRelay(w, "RELAY", s.Relay)
 }
 
 // controlWhy is why a control does what it does, or why it cannot tell.

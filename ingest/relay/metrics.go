@@ -17,26 +17,26 @@ type metrics struct {
 	bytes    *prometheus.GaugeVec
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, name string) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wattloop_relay_requests_total",
+			Name: "wattloop_" + name + "_requests_total",
 			Help: "Requests on their way to the upstream, by what became of them: queued or refused, then sent or dropped.",
 		}, []string{"plane", "signal", "result", "reason"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wattloop_relay_retries_total",
+			Name: "wattloop_" + name + "_retries_total",
 			Help: "Attempts that failed and are repeated, by the gRPC code.",
 		}, []string{"plane", "reason"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wattloop_relay_rejected_total",
+			Name: "wattloop_" + name + "_rejected_total",
 			Help: "Points, spans and log records of sent requests that the upstream rejected.",
 		}, []string{"plane", "signal"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wattloop_relay_queue_lost_bytes_total",
+			Name: "wattloop_" + name + "_queue_lost_bytes_total",
 			Help: "Bytes of the queue that could not be read back: torn by a crash, corrupt, or unreadable.",
 		}, []string{"plane", "reason"}),
 		bytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "wattloop_relay_queue_bytes",
+			Name: "wattloop_" + name + "_queue_bytes",
 			Help: "Bytes that wait for the upstream.",
 		}, []string{"plane"}),
 	}

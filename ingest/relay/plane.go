@@ -153,7 +153,7 @@ func (p *plane) pause(ctx context.Context, d time.Duration) bool {
 // attempt sends one request once: to the upstream, and where that cannot be
 // reached and there is a fallback, to that.
 func (p *plane) attempt(ctx context.Context, rec record) error {
-	response, reached, err := p.call(ctx, p.up, rec)
+	response, reached, err := p.send(ctx, rec)
 	route := ""
 	if err != nil && !reached && p.back != nil && ctx.Err() == nil {
 		p.say("fallback", "upstream cannot be reached, the platform's telemetry goes to the fallback", "fallback", p.o.Fallback, "error", errorText(err))
@@ -171,8 +171,21 @@ func (p *plane) attempt(ctx context.Context, rec record) error {
 	}
 	p.sent.Add(1)
 	p.count(rec.signal, "sent", route)
+	if p.o.Sent != nil {
+		p.o.Sent(rec.signal)
+	}
 	p.answered(route)
 	return nil
+}
+
+// send is one attempt at the upstream itself.
+func (p *plane) send(ctx context.Context, rec record) ([]byte, bool, error) {
+	if p.o.Post == nil {
+		return p.call(ctx, p.up, rec)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	return p.o.Post.send(ctx, rec.signal, rec.wire)
 }
 
 func (p *plane) call(ctx context.Context, cc *grpc.ClientConn, rec record) ([]byte, bool, error) {

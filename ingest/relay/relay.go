@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/wattloop/wattloop/ingest"
 )
@@ -32,6 +33,16 @@ type Options struct {
 	// goes there (S2-66, S2-68).
 	Upstream Address
 	Fallback *Address
+	// Post, where it is set, is the way to the upstream over OTLP/HTTP, in place of
+	// Upstream.
+	Post *Post
+	// Sent, where it is set, is called after each request that was taken. It must
+	// not block.
+	Sent func(ingest.Signal)
+
+	// Name is what the relay is called in the names of its metrics and in what it
+	// logs; empty means relay.
+	Name string
 
 	Dir string // of the queues; made when it is not there
 	// MaxBytes bounds the queues on disk: a quarter is the platform's alone, the
@@ -64,6 +75,14 @@ type Relay struct {
 
 var _ ingest.Onward = (*Relay)(nil)
 
+// upstream is where requests go, in words.
+func (o *Options) upstream() string {
+	if o.Post != nil {
+		return o.Post.URL.String()
+	}
+	return o.Upstream.String()
+}
+
 // Open takes over the queues of Options.Dir and begins to send.
 func Open(o Options) (*Relay, error) {
 	if o.MaxBytes == 0 {
@@ -78,6 +97,9 @@ func Open(o Options) (*Relay, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Name == "" {
+		o.Name = "relay"
+	}
 	log := quiet(o.Logger)
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
@@ -88,7 +110,7 @@ func Open(o Options) (*Relay, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Relay{lock: lock, cancel: cancel}
-	m := newMetrics(o.Registerer)
+	m := newMetrics(o.Registerer, o.Name)
 	for _, name := range []ingest.Plane{ingest.PlanePlatform, ingest.PlaneWorkload} {
 		p := &plane{name: name, o: &o, m: m, log: log.With("plane", name), closing: make(chan struct{}), said: map[string]time.Time{}}
 		if err := p.open(); err != nil {
@@ -125,12 +147,17 @@ func (p *plane) open() error {
 	if p.q, err = openQueue(filepath.Join(p.o.Dir, string(p.name)), share, p.o.Fsync, p.events()); err != nil {
 		return err
 	}
-	if p.up, err = connect(p.o.Upstream, p.o.Dial); err != nil {
-		return errors.Join(err, p.q.close())
+	if p.o.Post == nil {
+		if p.up, err = connect(p.o.Upstream, p.o.Dial); err != nil {
+			return errors.Join(err, p.q.close())
+		}
 	}
 	if p.o.Fallback != nil && p.name == ingest.PlanePlatform {
 		if p.back, err = connect(*p.o.Fallback, p.o.Dial); err != nil {
-			return errors.Join(err, p.up.Close(), p.q.close())
+			if p.up != nil {
+				err = errors.Join(err, p.up.Close())
+			}
+			return errors.Join(err, p.q.close())
 		}
 	}
 	p.m.begin(p.name)
@@ -179,9 +206,11 @@ func (r *Relay) Close(ctx context.Context) error {
 func (r *Relay) free() error {
 	var errs []error
 	for _, p := range r.planes {
-		errs = append(errs, p.q.close(), p.up.Close())
-		if p.back != nil {
-			errs = append(errs, p.back.Close())
+		errs = append(errs, p.q.close())
+		for _, cc := range []*grpc.ClientConn{p.up, p.back} {
+			if cc != nil {
+				errs = append(errs, cc.Close())
+			}
 		}
 	}
 	return errors.Join(append(errs, r.lock.Close())...)

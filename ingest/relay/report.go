@@ -51,7 +51,7 @@ func (p *plane) failed(err error, retry bool) {
 	text := p.err
 	p.mu.Unlock()
 	if retry && first {
-		p.log.Warn("upstream does not take requests, they wait in the queue", "upstream", p.o.Upstream, "error", text)
+		p.log.Warn("upstream does not take requests, they wait in the queue", "upstream", p.o.upstream(), "error", text)
 	}
 }
 
@@ -66,7 +66,7 @@ func (p *plane) answered(route string) {
 	}
 	p.mu.Unlock()
 	if down && route == "" {
-		p.log.Info("upstream takes requests again", "upstream", p.o.Upstream)
+		p.log.Info("upstream takes requests again", "upstream", p.o.upstream())
 	}
 }
 
