@@ -48,7 +48,7 @@ clients: build ## telemetrygen and an OpenTelemetry Collector, built from their 
 	@bench/clients/run
 
 golden: ## rewrite the golden files; read the diff before you accept it
-	@go test ./rules ./api ./cmd/wattloop -run 'Golden|Script' -update
+	@go test ./presets/names ./rules ./api ./cmd/wattloop -run 'Golden|Script' -update
 
 bench: build ## figures as "name value unit" lines, beside Prometheus and VictoriaMetrics (docs/bench.md)
 	@cd bench && go run . -wattloop ../bin/wattloop $(ARGS)

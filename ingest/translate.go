@@ -19,6 +19,7 @@ type walk struct {
 	now      int64
 	gate     gate
 	tally    tally
+	misspelt map[string]bool // what tellSpelling has told of
 	messages int
 	points   int
 
@@ -389,6 +390,7 @@ func (w *walk) resolve(h *header) error {
 	if e == nil {
 		e = metrics.add(c, w.lastMetric, w.key)
 		e.v = w.naming.newMetric(h)
+		w.tellSpelling(&e.v)
 	}
 	w.me, w.lastMetric = e, e
 	return nil

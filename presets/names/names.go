@@ -88,6 +88,28 @@ func Lookup(name string) (Metric, bool) {
 	return metrics[i], true
 }
 
+// Sent is Lookup for a name that may have underscores for dots: both are stored
+// alike where names are escaped (decisions.md X15).
+func Sent(name string) (Metric, bool) {
+	i := slices.IndexFunc(metrics, func(m Metric) bool { return likeButDots(m.Name, name) })
+	if i < 0 {
+		return Metric{}, false
+	}
+	return metrics[i], true
+}
+
+func likeButDots(dotted, name string) bool {
+	if len(dotted) != len(name) {
+		return false
+	}
+	for i := range len(name) {
+		if dotted[i] != name[i] && (dotted[i] != '.' || name[i] != '_') {
+			return false
+		}
+	}
+	return true
+}
+
 // Respell is how a strategy stores the metric that the default one stores under
 // this name; false for a name that is not in the table.
 func Respell(stored string, s Strategy) (string, bool) {

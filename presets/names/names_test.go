@@ -1,9 +1,12 @@
 package names
 
 import (
+	"flag"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/otlptranslator"
 )
 
@@ -52,6 +55,77 @@ func TestSpellings(t *testing.T) {
 	}
 	if got := (Metric{Name: "x"}).Stored("no such"); got != "" {
 		t.Errorf(`Stored("no such") = %q; want ""`, got)
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files; read the diff before you accept it")
+
+// S0-148: the fixture has every name of the table under every strategy, as the
+// translator library spells it.
+func TestGoldenNames(t *testing.T) {
+	types := map[Kind]otlptranslator.MetricType{
+		Counter: otlptranslator.MetricTypeMonotonicCounter,
+		Gauge:   otlptranslator.MetricTypeGauge,
+	}
+	var b strings.Builder
+	b.WriteString("sent\tunit\tkind")
+	for _, s := range strategies {
+		b.WriteString("\t" + string(s))
+	}
+	b.WriteString("\n")
+	for _, m := range Metrics() {
+		b.WriteString(m.Name + "\t" + m.Unit + "\t" + string(m.Kind))
+		for _, s := range strategies {
+			namer := otlptranslator.NewMetricNamer("", otlptranslator.TranslationStrategyOption(s))
+			stored, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: types[m.Kind]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString("\t" + stored)
+			if back, ok := Respell(m.Stored(UnderscoreEscapingWithSuffixes), s); !ok || back != stored {
+				t.Errorf("Respell(%s, %s) = %q, %v; want %s", m.Stored(UnderscoreEscapingWithSuffixes), s, back, ok, stored)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, a := range Attributes() {
+		b.WriteString(a.Name + "\t\tattribute")
+		for _, s := range strategies {
+			labels := otlptranslator.LabelNamer{UTF8Allowed: strings.HasPrefix(string(s), "No")}
+			stored, err := labels.Build(a.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString("\t" + stored)
+			if back, ok := RespellLabel(a.Stored(UnderscoreEscapingWithSuffixes), s); !ok || back != stored {
+				t.Errorf("RespellLabel(%s, %s) = %q, %v; want %s", a.Stored(UnderscoreEscapingWithSuffixes), s, back, ok, stored)
+			}
+		}
+		b.WriteString("\n")
+	}
+	const path = "testdata/prometheus-names.tsv"
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s differs (-want +got); make golden rewrites it:\n%s", path, diff)
+	}
+	for _, name := range []string{"hw.energy", "hw_energy"} {
+		if m, ok := Sent(name); !ok || m.Name != "hw.energy" {
+			t.Errorf("Sent(%s) = %v, %v", name, m, ok)
+		}
+	}
+	if _, ok := Sent("hw-energy"); ok {
+		t.Error("Sent finds hw-energy")
+	}
+	if _, ok := Respell("hw_energy_joule_total", NoTranslation); ok {
+		t.Error("Respell finds a name of another unit")
 	}
 }
 
