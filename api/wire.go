@@ -10,21 +10,22 @@ import (
 
 // Facts are what the process knows of itself.
 type Facts struct {
-	Version    string    `json:"version"`
-	Node       string    `json:"node"`
-	WardenPID  int       `json:"warden_pid"`
-	EnginePID  int       `json:"engine_pid"`
-	Started    time.Time `json:"started"`
-	Durability string    `json:"durability"`
-	Series     uint64    `json:"series"`                // in the head of the TSDB
-	StoreError string    `json:"store_error,omitempty"` // why no samples are taken
-	Integrity  []Loss    `json:"integrity"`
-	Channels   []Channel `json:"channels"`
-	Targets    []Target  `json:"targets"`               // the exporters whose pages are read
-	Relay      []Relay   `json:"relay"`                 // empty without an upstream
-	Meters     []Meter   `json:"meters"`                // of this machine, empty where host.enabled is false
-	Remote     *Remote   `json:"remote,omitempty"`      // absent without storage.remote
-	RulesError string    `json:"rules_error,omitempty"` // why the last reload was refused
+	Version     string       `json:"version"`
+	Node        string       `json:"node"`
+	WardenPID   int          `json:"warden_pid"`
+	EnginePID   int          `json:"engine_pid"`
+	Started     time.Time    `json:"started"`
+	Durability  string       `json:"durability"`
+	Series      uint64       `json:"series"`                // in the head of the TSDB
+	StoreError  string       `json:"store_error,omitempty"` // why no samples are taken
+	Integrity   []Loss       `json:"integrity"`
+	Channels    []Channel    `json:"channels"`
+	Targets     []Target     `json:"targets"`                // the exporters whose pages are read
+	Relay       []Relay      `json:"relay"`                  // empty without an upstream
+	Meters      []Meter      `json:"meters"`                 // of this machine, empty where host.enabled is false
+	Remote      *Remote      `json:"remote,omitempty"`       // absent without storage.remote
+	RemoteWrite *RemoteWrite `json:"remote_write,omitempty"` // absent without storage.remote_write
+	RulesError  string       `json:"rules_error,omitempty"`  // why the last reload was refused
 }
 
 // Loss is a time range whose samples may be missing, and why.
@@ -109,6 +110,20 @@ type Relay struct {
 	Rejected   uint64     `json:"rejected"`         // points, spans and log records that the upstream rejected
 	LostBytes  uint64     `json:"queue_lost_bytes"` // of the queue, that could not be read back
 	Answering  bool       `json:"answering"`        // false until the upstream has taken one, and while it takes none
+	Error      string     `json:"error,omitempty"`  // of the last attempt that failed
+	ErrorAt    *time.Time `json:"error_at,omitempty"`
+}
+
+// RemoteWrite is where committed samples go on to. Samples are floats, histograms
+// and exemplars.
+type RemoteWrite struct {
+	URL        string     `json:"url"`
+	QueueBytes int64      `json:"queue_bytes"` // that wait
+	QueueLimit int64      `json:"queue_limit_bytes"`
+	Sent       uint64     `json:"sent"`             // samples
+	Dropped    uint64     `json:"dropped"`          // samples that the receiver refused for good, or that found no room
+	LostBytes  uint64     `json:"queue_lost_bytes"` // of the queue, that could not be read back
+	Answering  bool       `json:"answering"`        // the receiver answered the last attempt with other than a wish to wait
 	Error      string     `json:"error,omitempty"`  // of the last attempt that failed
 	ErrorAt    *time.Time `json:"error_at,omitempty"`
 }

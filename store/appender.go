@@ -32,7 +32,11 @@ func (db *DB) Appender(ctx context.Context) storage.Appender {
 	if err != nil {
 		return refusal{err}
 	}
-	return &appender{Appender: s.tsdb.Appender(ctx), db: db, tag: newRefTag(s.gen), leave: leave}
+	a := &appender{Appender: s.tsdb.Appender(ctx), db: db, tag: newRefTag(s.gen), leave: leave}
+	if db.committed.Load() != nil {
+		a.batch = batches.Get().(*Batch)
+	}
+	return a
 }
 
 // refTag is a number of the session in the bits of a ref that the TSDB leaves
@@ -62,33 +66,50 @@ type appender struct {
 	db    *DB
 	tag   refTag
 	leave func()
+	batch *Batch // nil: nobody wants to know
 }
 
 var _ storage.GetRef = (*appender)(nil)
 
 func (a *appender) Append(ref storage.SeriesRef, l labels.Labels, t int64, v float64) (storage.SeriesRef, error) {
 	ref, err := a.Appender.Append(a.tag.remove(ref), l, t, v)
-	return a.tag.add(ref), err
+	ref = a.tag.add(ref)
+	a.keep(Stored{Ref: ref, Labels: l, T: t, V: v}, err)
+	return ref, err
 }
 
 func (a *appender) AppendHistogram(ref storage.SeriesRef, l labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (storage.SeriesRef, error) {
 	ref, err := a.Appender.AppendHistogram(a.tag.remove(ref), l, t, h, fh)
-	return a.tag.add(ref), err
+	ref = a.tag.add(ref)
+	a.keep(Stored{Ref: ref, Labels: l, T: t, H: h, FH: fh}, err)
+	return ref, err
 }
 
 func (a *appender) AppendSTZeroSample(ref storage.SeriesRef, l labels.Labels, t, st int64) (storage.SeriesRef, error) {
 	ref, err := a.Appender.AppendSTZeroSample(a.tag.remove(ref), l, t, st)
-	return a.tag.add(ref), err
+	ref = a.tag.add(ref)
+	a.keep(Stored{Ref: ref, Labels: l, T: st}, err)
+	return ref, err
 }
 
 func (a *appender) AppendHistogramSTZeroSample(ref storage.SeriesRef, l labels.Labels, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (storage.SeriesRef, error) {
 	ref, err := a.Appender.AppendHistogramSTZeroSample(a.tag.remove(ref), l, t, st, h, fh)
-	return a.tag.add(ref), err
+	ref = a.tag.add(ref)
+	if a.batch != nil {
+		zero, floats := empty(h, fh)
+		a.keep(Stored{Ref: ref, Labels: l, T: st, H: zero, FH: floats}, err)
+	}
+	return ref, err
 }
 
 func (a *appender) AppendExemplar(ref storage.SeriesRef, l labels.Labels, e exemplar.Exemplar) (storage.SeriesRef, error) {
 	ref, err := a.Appender.AppendExemplar(a.tag.remove(ref), l, e)
-	return a.tag.add(ref), err
+	ref = a.tag.add(ref)
+	if a.batch != nil {
+		kept := e
+		a.keep(Stored{Ref: ref, Labels: l, Exemplar: &kept}, err)
+	}
+	return ref, err
 }
 
 func (a *appender) UpdateMetadata(ref storage.SeriesRef, l labels.Labels, m metadata.Metadata) (storage.SeriesRef, error) {
@@ -111,12 +132,16 @@ func (a *appender) GetRef(ls labels.Labels, hash uint64) (storage.SeriesRef, lab
 // rolled back: what stands behind a torn record in the log is lost.
 func (a *appender) Commit() error {
 	defer a.leave()
+	defer a.free()
 	a.db.commitMu.Lock()
 	defer a.db.commitMu.Unlock()
 	if err := a.db.frozenErr(); err != nil {
 		return errors.Join(err, a.Appender.Rollback())
 	}
 	err := a.Appender.Commit()
+	if err == nil {
+		a.tell()
+	}
 	if err == nil || errors.Is(err, tsdb.ErrAppenderClosed) {
 		return err
 	}
@@ -125,6 +150,7 @@ func (a *appender) Commit() error {
 
 func (a *appender) Rollback() error {
 	defer a.leave()
+	defer a.free()
 	return a.Appender.Rollback()
 }
 

@@ -80,6 +80,8 @@ type DB struct {
 	reg   *registerer // of the lanes, which outlive a reopen
 	lock  *os.File
 
+	committed atomic.Pointer[func(Batch)] // see OnCommit
+
 	// current is the open TSDB; nil while it is being reopened and after Close.
 	current atomic.Pointer[session]
 	frozen  atomic.Pointer[freeze]

@@ -115,9 +115,12 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))
 	}
+	if err := p.openWriter(c); err != nil {
+		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+	}
 	elsewhere, watch, err := p.elsewhere(durability)
 	if err != nil {
-		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))
+		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.closeWriter(), p.db.Close()))
 	}
 	p.recv, err = ingest.Open(ingest.Options{
 		Elsewhere: elsewhere, Watch: watch,
@@ -153,7 +156,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 
 // close gives back what build opened, once nothing is sent any more.
 func (p *parts) close() error {
-	return errors.Join(p.closeRelay(), p.recv.Close(), p.db.Close())
+	return errors.Join(p.closeRelay(), p.recv.Close(), p.closeWriter(), p.db.Close())
 }
 
 // channelsPath is where it is kept which channels are live.

@@ -14,6 +14,7 @@ import (
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/listen"
 	"github.com/wattloop/wattloop/ingest/relay"
+	"github.com/wattloop/wattloop/store/remote"
 )
 
 // config holds every setting of wattloop.yaml that this version has, and those
@@ -54,6 +55,9 @@ type config struct {
 	LogLevel      string
 	Remote        string
 	RemoteHTTP    string
+	Write         string
+	WriteHTTP     string
+	WriteQueue    byteSize
 	RemoteOTLP    string
 	RemoteQueue   byteSize
 	RelayUpstream string
@@ -99,7 +103,7 @@ func defaultConfig() *config {
 		Sysfs: findSysfs(mounts), HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
 		ControlCPU: backendHost, ControlGPU: backendHost,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
-		RemoteOTLP: defaultOTLPPath, RemoteQueue: relay.DefaultMaxBytes,
+		RemoteOTLP: defaultOTLPPath, RemoteQueue: relay.DefaultMaxBytes, WriteQueue: remote.DefaultWriteQueue,
 		origin: map[string]string{},
 	}
 	for _, s := range c.settings() {
@@ -252,6 +256,12 @@ func (c *config) validate() error {
 	}
 	if c.RemoteHTTP != "" && c.Remote == "" {
 		bad("storage.remote_http", "there is no storage.remote that it is for")
+	}
+	if c.WriteHTTP != "" && c.Write == "" {
+		bad("storage.remote_write_http", "there is no storage.remote_write that it is for")
+	}
+	if c.WriteQueue < 4<<20 {
+		bad("storage.remote_write_queue", "%s: at least 4MiB", c.WriteQueue.String())
 	}
 	if c.RemoteQueue < 1<<20 {
 		bad("storage.remote_queue", "%s: at least 1MiB", c.RemoteQueue.String())

@@ -250,6 +250,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	f.Meters = p.meters()
 	f.Targets = p.targets()
 	f.Remote = p.remoteFacts()
+	f.RemoteWrite = p.writerFacts()
 	p.lossMu.Lock()
 	f.Integrity = append([]api.Loss{}, p.losses...)
 	p.lossMu.Unlock()

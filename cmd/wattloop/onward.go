@@ -22,7 +22,7 @@ func (c *config) relayDir() string { return filepath.Join(c.StatePath, "relay") 
 
 // engineDirs are the folders that the warden makes for the engine's user.
 func (c *config) engineDirs() []string {
-	dirs := []string{c.StoragePath, c.sumsPath(), c.channelsPath(), c.nodesPath()}
+	dirs := []string{c.StoragePath, c.sumsPath(), c.writeDir(), c.channelsPath(), c.nodesPath()}
 	if c.HostEnabled {
 		dirs = append(dirs, c.hostPath())
 	}

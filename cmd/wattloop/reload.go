@@ -42,12 +42,15 @@ func (p *parts) reload(force bool) error {
 		who, err = p.accessAgain(c)
 	}
 	if err == nil {
+		err = c.checkWriter()
+	}
+	if err == nil {
 		set, msgs, err = c.loadRulesUnder(p.c.Naming) // what is stored goes by that until a restart
 	}
 	if err == nil {
 		warn(p.log, msgs)
 		if err = p.eng.Reload(set, force); err == nil {
-			err = p.letIn(c, who)
+			err = errors.Join(p.letIn(c, who), p.openWriter(c))
 		}
 	} else {
 		p.eng.ReloadRefused()

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,6 +30,8 @@ type beyond struct {
 	read       *remote.Client // nil without storage.remote
 	remoteHTTP *http.Client   // of both ways to it
 	push       *relay.Relay   // to its OTLP receiver; nil unless metrics are kept there
+	writing    sync.Mutex
+	write      *remote.Writer // nil without storage.remote_write; guarded by writing
 }
 
 // remoteValue is a URL, or the word that takes it from PROMETHEUS_ADDRESS.

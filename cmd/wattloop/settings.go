@@ -64,6 +64,9 @@ func (c *config) settings() []setting {
 		{"storage.remote_http", "", nil, str(&c.RemoteHTTP), "R", "file with the credentials, CA and headers for storage.remote, as Prometheus's HTTP client configuration has them"},
 		{"storage.remote_otlp", "", nil, otlpValue{&c.RemoteOTLP}, "R", "where metrics that are received go on to while there is storage.remote: a path under its URL, a whole URL, or none, which keeps them in this store"},
 		{"storage.remote_queue", "", nil, &c.RemoteQueue, "R", "how much of that waits on disk, in state.path/remote, while it is not taken"},
+		{"storage.remote_write", "", nil, urlValue{&c.Write}, "L", "URL that every committed sample is sent on to by Remote Write 2.0, like http://prometheus:9090/api/v1/write (remote.md); empty is none"},
+		{"storage.remote_write_http", "", nil, str(&c.WriteHTTP), "L", "file with the credentials, CA and headers for storage.remote_write, as for storage.remote_http"},
+		{"storage.remote_write_queue", "", nil, &c.WriteQueue, "R", "how much of that waits on disk, in state.path/remote_write, while it is not taken; beyond it the oldest goes"},
 		{"state.path", "", nil, str(&c.StatePath), "R", "journals; state.path/warden is root's"},
 		{"run.path", "", nil, str(&c.RunPath), "R", "the warden's intent record and lock, the sockets"},
 		{"sysfs", "", nil, str(&c.Sysfs), "R", "root of the sysfs tree"},
@@ -99,7 +102,7 @@ func (c *config) settings() []setting {
 // later are the keys of the configuration's design that this version does not
 // have; they are refused by name, not as typing errors.
 func later() []string {
-	return []string{"cluster", "organization", "clusters", "presets.node_power.source", "storage.remote_write",
+	return []string{"cluster", "organization", "clusters", "presets.node_power.source",
 		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "legacy_json", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}

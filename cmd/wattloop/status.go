@@ -76,6 +76,9 @@ func printStatus(w io.Writer, s *status) error {
 	if r := s.Remote; r != nil {
 		fmt.Fprintln(w, remoteLine(r))
 	}
+	if r := s.RemoteWrite; r != nil {
+		fmt.Fprintln(w, writerLine(r))
+	}
 	for _, l := range s.Integrity {
 		fmt.Fprintf(w, "samples may be missing from %s to %s: %s\n", l.From.Format(time.RFC3339), l.To.Format(time.RFC3339), l.Why)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/queue"
 )
 
 // plane is one queue with its own sender and its own connections.
@@ -20,7 +21,8 @@ type plane struct {
 	o       *Options
 	m       *metrics
 	log     *slog.Logger
-	q       *queue
+	q       *queue.Queue
+	share   int64 // of the queue's bytes on disk
 	up      *grpc.ClientConn
 	back    *grpc.ClientConn // nil without a fallback
 	closing chan struct{}    // closed when nothing more is queued
@@ -40,7 +42,7 @@ func (p *plane) forward(ctx context.Context, s ingest.Signal, wire []byte) error
 	if !ok {
 		return errors.New("relay: BUG: no such signal: " + string(s))
 	}
-	err := p.q.append(ctx, b, wire)
+	err := p.q.Append(ctx, b, wire)
 	p.measure()
 	if err == nil {
 		p.count(s, "queued", "")
@@ -48,10 +50,10 @@ func (p *plane) forward(ctx context.Context, s ingest.Signal, wire []byte) error
 	}
 	why := "disk"
 	switch {
-	case errors.Is(err, ingest.ErrNoRoom):
-		why = "full"
-	case errors.Is(err, ErrClosed):
-		why = "closed"
+	case errors.Is(err, queue.ErrNoRoom):
+		why, err = "full", ingest.ErrNoRoom
+	case errors.Is(err, queue.ErrClosed):
+		why, err = "closed", ErrClosed
 	case ctx.Err() != nil:
 		why = "cancelled"
 	}
@@ -66,29 +68,57 @@ func (p *plane) count(s ingest.Signal, result, reason string) {
 }
 
 func (p *plane) measure() {
-	waiting, _ := p.q.size()
+	waiting, _ := p.q.Size()
 	p.m.bytes.WithLabelValues(string(p.name)).Set(float64(waiting))
+}
+
+// record is one request as it was queued.
+type record struct {
+	signal ingest.Signal
+	wire   []byte
+}
+
+// recordOf is false for a kind that this version does not know.
+func recordOf(r queue.Record) (record, bool) {
+	if int(r.Kind) >= len(signals) {
+		return record{}, false
+	}
+	return record{signals[r.Kind], r.Wire}, true
+}
+
+// signals by their byte in a record; 0 is none, so that a run of zeros is no
+// record.
+var signals = [...]ingest.Signal{1: ingest.SignalMetrics, 2: ingest.SignalTraces, 3: ingest.SignalLogs}
+
+func signalByte(s ingest.Signal) (byte, bool) {
+	for b, t := range signals {
+		if t == s && b > 0 {
+			return byte(b), true
+		}
+	}
+	return 0, false
 }
 
 // run sends what is queued, oldest first, until ctx ends, or until the plane is
 // closing and there is nothing more that the upstream takes at once.
 func (p *plane) run(ctx context.Context) {
 	for {
-		rec, ok := p.q.peek()
+		got, ok := p.q.Peek()
 		p.measure()
 		if ok {
-			if !p.deliver(ctx, rec) {
+			rec, known := recordOf(got)
+			if known && !p.deliver(ctx, rec) {
 				return
 			}
-			p.q.done(rec.size)
+			p.q.Done(got)
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.q.grown:
+		case <-p.q.Grown():
 		case <-p.closing:
-			if waiting, _ := p.q.size(); waiting == 0 {
+			if waiting, _ := p.q.Size(); waiting == 0 {
 				return
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/queue"
 )
 
 // ErrClosed says that the relay takes no more requests.
@@ -144,12 +145,12 @@ func (p *plane) open() error {
 		share = p.o.MaxBytes - share
 	}
 	var err error
-	if p.q, err = openQueue(filepath.Join(p.o.Dir, string(p.name)), share, p.o.Fsync, p.events()); err != nil {
+	if p.q, err = queue.Open(p.queue(share)); err != nil {
 		return err
 	}
 	if p.o.Post == nil {
 		if p.up, err = connect(p.o.Upstream, p.o.Dial); err != nil {
-			return errors.Join(err, p.q.close())
+			return errors.Join(err, p.q.Close())
 		}
 	}
 	if p.o.Fallback != nil && p.name == ingest.PlanePlatform {
@@ -157,7 +158,7 @@ func (p *plane) open() error {
 			if p.up != nil {
 				err = errors.Join(err, p.up.Close())
 			}
-			return errors.Join(err, p.q.close())
+			return errors.Join(err, p.q.Close())
 		}
 	}
 	p.m.begin(p.name)
@@ -193,7 +194,7 @@ func (r *Relay) Close(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, r.cancel)
 		defer stop()
 		for _, p := range r.planes {
-			p.q.refuse()
+			p.q.Refuse()
 			close(p.closing)
 		}
 		r.senders.Wait()
@@ -206,7 +207,7 @@ func (r *Relay) Close(ctx context.Context) error {
 func (r *Relay) free() error {
 	var errs []error
 	for _, p := range r.planes {
-		errs = append(errs, p.q.close())
+		errs = append(errs, p.q.Close())
 		for _, cc := range []*grpc.ClientConn{p.up, p.back} {
 			if cc != nil {
 				errs = append(errs, cc.Close())

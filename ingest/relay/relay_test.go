@@ -178,10 +178,10 @@ func TestFullQueue(t *testing.T) {
 	if err := put(ingest.PlaneWorkload); !errors.Is(err, ingest.ErrNoRoom) {
 		t.Errorf("the queue is full: %v; want ErrNoRoom", err)
 	}
-	if want := 768 << 10 / int(recordBytes(len(wire))); n != want {
+	if want := 768 << 10 / int(queuedBytes(len(wire))); n != want {
 		t.Errorf("%d requests fit; want %d", n, want)
 	}
-	for range 256 << 10 / recordBytes(len(wire)) {
+	for range 256 << 10 / queuedBytes(len(wire)) {
 		if err := put(ingest.PlanePlatform); err != nil {
 			t.Fatalf("the platform's queue: %v", err)
 		}
@@ -193,7 +193,7 @@ func TestFullQueue(t *testing.T) {
 	if got := testutil.ToFloat64(m.WithLabelValues("workload", "metrics", "queued", "")); got != float64(n) {
 		t.Errorf("%g queued are counted; want %d", got, n)
 	}
-	if s := r.Status()[1]; s.Refused != 2 || s.QueueLimit != 768<<10 || s.QueueBytes != int64(n)*recordBytes(len(wire)) {
+	if s := r.Status()[1]; s.Refused != 2 || s.QueueLimit != 768<<10 || s.QueueBytes != int64(n)*queuedBytes(len(wire)) {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -304,3 +304,6 @@ func TestOpenFails(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 }
+
+// queuedBytes is what a request of n bytes takes on disk: 9 more.
+func queuedBytes(n int) int64 { return 9 + int64(n) }

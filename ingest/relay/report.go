@@ -3,12 +3,14 @@ package relay
 import (
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/status"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/queue"
 )
 
 // Status is how one plane stands.
@@ -27,9 +29,9 @@ type Status struct {
 }
 
 func (p *plane) status() Status {
-	waiting, _ := p.q.size()
+	waiting, _ := p.q.Size()
 	s := Status{
-		Plane: p.name, QueueBytes: waiting, QueueLimit: p.q.limit,
+		Plane: p.name, QueueBytes: waiting, QueueLimit: p.share,
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Refused: p.refused.Load(), Rejected: p.rejected.Load(), LostBytes: p.lost.Load(),
 	}
 	p.mu.Lock()
@@ -88,22 +90,24 @@ func (p *plane) say(kind, message string, args ...any) {
 	}
 }
 
-// events are what the queue of the plane tells.
-func (p *plane) events() events {
-	return events{
-		lost: func(why error, segment uint64, bytes int64) {
+// queue is what the plane's queue is made of.
+func (p *plane) queue(limit int64) queue.Options {
+	p.share = limit
+	return queue.Options{
+		Dir: filepath.Join(p.o.Dir, string(p.name)), Limit: limit, Fsync: p.o.Fsync,
+		Lost: func(why error, segment uint64, bytes int64) {
 			reason := "unreadable"
 			switch {
-			case errors.Is(why, errTorn):
+			case errors.Is(why, queue.ErrTorn):
 				reason = "torn"
-			case errors.Is(why, errCorrupt):
+			case errors.Is(why, queue.ErrCorrupt):
 				reason = "corrupt"
 			}
 			p.lost.Add(uint64(bytes))
 			p.m.lost.WithLabelValues(string(p.name), reason).Add(float64(bytes))
 			p.log.Warn("part of the relay's queue cannot be read and is passed over", "segment", segment, "bytes", bytes, "reason", reason, "error", why)
 		},
-		trouble: func(err error) { p.say("disk", "relay's queue: the disk refuses", "error", err) },
+		Trouble: func(err error) { p.say("disk", "relay's queue: the disk refuses", "error", err) },
 	}
 }
 

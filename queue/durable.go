@@ -1,4 +1,4 @@
-package relay
+package queue
 
 import (
 	"errors"
@@ -6,11 +6,11 @@ import (
 )
 
 // seal ends writing to the newest file. With fsync the next sync closes it.
-func (q *queue) seal() {
+func (q *Queue) seal() {
 	if q.w == nil {
 		return
 	}
-	if q.fsync {
+	if q.o.Fsync {
 		q.sealed = append(q.sealed, q.w)
 	} else {
 		_ = q.w.Close() // nothing was promised of these bytes
@@ -19,7 +19,7 @@ func (q *queue) seal() {
 }
 
 // roll begins a new file.
-func (q *queue) roll() error {
+func (q *Queue) roll() error {
 	q.seal()
 	f, err := os.OpenFile(q.path(q.next), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -35,7 +35,7 @@ func (q *queue) roll() error {
 // nothing more is written to the file, nor is it synced again: the kernel may show
 // pages that it has dropped, and says so once. Who appended to it while the sync
 // went on is told by the next one.
-func (q *queue) sync() error {
+func (q *Queue) sync() error {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -52,7 +52,7 @@ func (q *queue) sync() error {
 		errs = append(errs, w.Sync())
 	}
 	if fresh {
-		errs = append(errs, syncFolder(q.dir))
+		errs = append(errs, syncFolder(q.o.Dir))
 	}
 	err := errors.Join(errs...)
 	if err != nil {

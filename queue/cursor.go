@@ -1,4 +1,4 @@
-package relay
+package queue
 
 import (
 	"encoding/binary"
