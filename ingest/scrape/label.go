@@ -51,7 +51,7 @@ func relabel(page, own labels.Labels) labels.Labels {
 func checkLabels(page, ls labels.Labels) error {
 	name := ls.Get(model.MetricNameLabel)
 	if twice, has := page.HasDuplicateLabelNames(); has {
-		return fmt.Errorf("%s: label %s comes twice", excerpt(name), excerpt(twice))
+		return fmt.Errorf("%s: label %s comes twice", short(name), short(twice))
 	}
 	switch {
 	case name == "":
@@ -59,17 +59,17 @@ func checkLabels(page, ls labels.Labels) error {
 	case !ls.IsValid(model.UTF8Validation):
 		return fmt.Errorf("%q: a name or a label is not valid UTF-8", excerpt(ls.String()))
 	case len(name) > maxName:
-		return fmt.Errorf("%s: the name has %d bytes, at most are %d", excerpt(name), len(name), maxName)
+		return fmt.Errorf("%s: the name has %d bytes, at most are %d", short(name), len(name), maxName)
 	case ls.Len()-1 > maxLabels:
-		return fmt.Errorf("%s: has %d labels, at most are %d", excerpt(name), ls.Len()-1, maxLabels)
+		return fmt.Errorf("%s: has %d labels, at most are %d", short(name), ls.Len()-1, maxLabels)
 	}
 	return ls.Validate(func(l labels.Label) error {
 		switch {
 		case l.Name == model.MetricNameLabel:
 		case len(l.Name) > maxLabelName:
-			return fmt.Errorf("%s: label %s: the name has %d bytes, at most are %d", excerpt(name), excerpt(l.Name), len(l.Name), maxLabelName)
+			return fmt.Errorf("%s: label %s: the name has %d bytes, at most are %d", short(name), short(l.Name), len(l.Name), maxLabelName)
 		case len(l.Value) > maxLabelValue:
-			return fmt.Errorf("%s: label %s: the value has %d bytes, at most are %d", excerpt(name), excerpt(l.Name), len(l.Value), maxLabelValue)
+			return fmt.Errorf("%s: label %s: the value has %d bytes, at most are %d", short(name), short(l.Name), len(l.Value), maxLabelValue)
 		}
 		return nil
 	})

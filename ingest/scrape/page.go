@@ -85,7 +85,8 @@ func (b *book) read(r *round, body []byte, contentType string, sampleLimit int) 
 		if err == nil && (entry == textparse.EntrySeries || entry == textparse.EntryHistogram) {
 			r.total++
 			if r.total > sampleLimit {
-				continue // the count is reported
+				r.kept++ // the counts are reported
+				continue
 			}
 			err = b.take(r, p, entry == textparse.EntryHistogram)
 		}
@@ -129,7 +130,7 @@ func (b *book) take(r *round, p textparse.Parser, isHistogram bool) error {
 	}
 	r.kept++
 	if err := sm.clean(); err != nil {
-		return fmt.Errorf("%s: %w", excerpt(s.labels.Get(model.MetricNameLabel)), err)
+		return fmt.Errorf("%s: %w", short(s.labels.Get(model.MetricNameLabel)), err)
 	}
 	fresh := s.born == b.scrape && s.seen != b.scrape
 	if b.place(r, &sm) {

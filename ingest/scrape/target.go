@@ -136,10 +136,13 @@ func (t *Target) equal(o *Target) bool {
 		t.SampleLimit == o.SampleLimit && t.BodyLimit == o.BodyLimit && maps.Equal(t.Labels, o.Labels)
 }
 
-// excerpt is the head of a text that others wrote.
-func excerpt(s string) string {
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "") + "..."
+// excerpt is the head of a text that others wrote, and short less of it.
+func excerpt(s string) string { return head(s, 200) }
+func short(s string) string   { return head(s, 64) }
+
+func head(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "") + "..."
 	}
 	return s
 }

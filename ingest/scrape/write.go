@@ -37,10 +37,10 @@ func (w *writer) write(ctx context.Context, b *book, r *round, took time.Duratio
 	watched := w.growth.Begin()
 	err := w.appendAll(app, b, r, took, &out, watched)
 	if err != nil {
-		return out, errors.Join(fmt.Errorf("not stored: %w", err), app.Rollback())
+		return written{}, errors.Join(fmt.Errorf("not stored: %w", err), app.Rollback())
 	}
 	if err := app.Commit(); err != nil {
-		return out, fmt.Errorf("not stored: %w", err)
+		return written{}, fmt.Errorf("not stored: %w", err)
 	}
 	if watched {
 		w.growth.Tell(out.all)
