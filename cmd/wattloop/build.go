@@ -63,6 +63,7 @@ type parts struct {
 	scraper *scrape.Manager
 	relay   *relay.Relay // nil without an upstream
 	twins   *twins
+	inputs  map[string]string // the line of each, as it was told last
 	entry
 	beyond // this machine: remote.go
 
@@ -148,7 +149,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 			return nil, withCode(exitCannot, errors.Join(err, p.close()))
 		}
 	}
-	if err := p.openTwins(); err != nil {
+	if err := p.openTwins(set); err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.close()))
 	}
 	return p, nil

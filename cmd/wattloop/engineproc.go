@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/api"
-	"github.com/wattloop/wattloop/rules"
 )
 
 // wardenFD is where the warden leaves its end of the socket pair.
@@ -95,7 +93,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	p.reread = again
 	alive.watch(p.eng.Alive)
 	warn(log, msgs)
-	p.tellInputs(set)
+	p.tellInputs(set, c.Attributes)
 	err = p.serve(ctx, link, doors, stderr)
 	return withCode(exitCannot, errors.Join(err, p.close()))
 }
@@ -193,44 +191,6 @@ func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.Ca
 			return errors.New("engine: the warden is gone; without it no cap is held, so this process ends")
 		case <-link.Reload():
 			p.reload(false) // logged there
-		}
-	}
-}
-
-// tellInputs logs, for each input of the program, where it comes from and the
-// query that runs (S0-170, S0-171).
-func (p *parts) tellInputs(set *rules.Set) {
-	if text := p.c.unusedAddress(os.Getenv(prometheusAddress)); text != "" {
-		p.log.Info(text)
-	}
-	for _, name := range []string{"node_power", "node_power_host"} {
-		r := set.Reading(name)
-		if r == nil {
-			continue
-		}
-		preset, scope := "otel", "components"
-		if r.Variant != "" {
-			preset = r.Variant
-		}
-		if short, host := strings.CutSuffix(preset, "-host"); host || name == "node_power_host" {
-			preset, scope = short, "host"
-		}
-		window := "-"
-		for _, f := range r.Explain().Params {
-			if f.Name == "rate_window" {
-				window = f.Value
-			}
-		}
-		for _, q := range r.Explain().Queries {
-			attributes := q.Form
-			if attributes == "" {
-				attributes = "-"
-			}
-			p.log.Info(fmt.Sprintf("input %s: source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
-				name, p.c.address(), preset, scope, p.c.Naming, attributes, window, r.Rate, q.Expr))
-		}
-		if r.Note != "" {
-			p.log.Info(fmt.Sprintf("input %s: %s", name, r.Note))
 		}
 	}
 }

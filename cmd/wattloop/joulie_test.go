@@ -10,7 +10,7 @@ import (
 	"github.com/wattloop/wattloop/actuate"
 )
 
-// S0-189, S0-4, S0-8, S0-125, S0-144, S0-80: every variable of Joulie sets the key
+// S0-189, S0-4, S0-8, S0-125, S0-129, S0-144, S0-80: every variable of Joulie sets the key
 // that it names, as config show prints it, and says what it takes.
 func TestJoulieVariables(t *testing.T) {
 	page, err := os.ReadFile("../../docs/joulie.md")
@@ -58,12 +58,30 @@ func TestJoulieVariables(t *testing.T) {
 	for _, scope := range []string{"components", "host"} {
 		f("NODE_POWER_SCOPE", "presets.node_power.scope", scope, "rack", "is none of components, host")
 	}
+	for _, form := range []string{"labels", "target_info", "auto"} {
+		f("PROMETHEUS_RESOURCE_ATTRIBUTES", "presets.node_power.attributes", form, "promoted", "is none of auto, labels, target_info")
+	}
 	f("ENABLE_FACILITY_METRICS", "presets.facility.enabled", "true", "yes", "is neither true nor false")
 	for _, path := range []string{"CPU", "GPU"} {
 		for _, backend := range []string{"host", "none"} {
 			f("TELEMETRY_"+path+"_CONTROL", "control."+strings.ToLower(path), backend, "rapl", "is none of host, none")
 		}
 		f("TELEMETRY_"+path+"_CONTROL", "control."+strings.ToLower(path), "host", "http", "intents over HTTP are not in this version; want host, or none")
+	}
+}
+
+// S0-154: PROMETHEUS_ADDRESS is taken as it stands in a chart, used where the store
+// is elsewhere, and else said to have no part.
+func TestPrometheusAddress(t *testing.T) {
+	const addr = "http://prometheus-operated.monitoring:9090"
+	env := func(n string) (string, bool) { return addr, n == "PROMETHEUS_ADDRESS" }
+	c, err := loaded(t, "", "", env)
+	if err != nil || c.Remote != "" || !strings.Contains(c.unusedAddress(addr), "PROMETHEUS_ADDRESS is not used") {
+		t.Errorf("%v, remote %q, %q", err, c.Remote, c.unusedAddress(addr))
+	}
+	c, err = loaded(t, "storage.remote: prometheus", "", env)
+	if err != nil || c.Remote != addr || c.unusedAddress(addr) != "" {
+		t.Errorf("%v, remote %q, %q", err, c.Remote, c.unusedAddress(addr))
 	}
 }
 

@@ -62,7 +62,8 @@ func (p *parts) reload(force bool) error {
 		return err
 	}
 	p.rulesError.Store(nil)
-	p.twins.rewire(c)
+	p.twins.rewire(c, set)
+	p.tellInputs(set, c.Attributes)
 	if err := p.twins.keeper.Watch(c.TwinSpec); err != nil {
 		p.log.Error("target", "err", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/sysfs"
 	"github.com/wattloop/wattloop/twin"
 )
@@ -43,25 +44,27 @@ type twins struct {
 }
 
 // openTwins takes up the target and looks at the hardware.
-func (p *parts) openTwins() error {
+func (p *parts) openTwins(set *rules.Set) error {
 	t := &twins{p: p, keeper: &twin.Keeper{Node: p.c.Node, Dir: p.c.nodesPath(), Log: p.log.With("part", "twin")}}
 	t.targets = targetSeries{p: p, standing: map[string]standingTarget{}}
 	t.files.Dir = p.c.nodesPath()
-	t.rewire(p.c)
+	t.rewire(p.c, set)
 	t.discover(p.clk.Now())
 	p.twins = t
 	return t.keeper.Open(p.c.TwinSpec)
 }
 
-// rewire takes what a configuration says of how node power is read.
-func (t *twins) rewire(c *config) {
-	w := c.wiring()
+// rewire takes how node power is read by a set of rules, and what the control paths
+// write to.
+func (t *twins) rewire(c *config, set *rules.Set) {
+	w := twin.Wiring{Source: twin.SourceNone, Backend: t.p.c.backends()} // which need a restart
+	if r := set.Reading(twin.NodePower); r != nil {
+		w.Source = twin.SourceStore
+		if w.Preset, w.Scope = presetOf(r); w.Scope == noScope {
+			w.Scope = ""
+		}
+	}
 	t.wiring.Store(&w)
-}
-
-// wiring is how node power is read, and what the control paths write to.
-func (c *config) wiring() twin.Wiring {
-	return twin.Wiring{Source: twin.SourceStore, Scope: "components", Preset: "otel", Backend: c.backends()}
 }
 
 // discover looks at the hardware once more.

@@ -107,7 +107,11 @@ func TestHardwareIsNotTheWiring(t *testing.T) {
 		p := newAccessRig(t, "", false, false).p
 		p.c.Node = "w1"
 		change(p.c)
-		p.twins.rewire(p.c)
+		set, _, err := p.c.loadRules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.twins.rewire(p.c, set)
 		p.twins.discover(time.Now())
 		doc, known := p.twins.ops().Hardware("w1")
 		b, err := json.Marshal(doc)

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/wattloop/wattloop/rules"
+	"github.com/wattloop/wattloop/twin"
+)
+
+// tellInputs logs, for each input of Joulie's controller, where it comes from and
+// the query that runs (S0-170, S0-171): at the start, and after a reload what has
+// changed. An input that is off has no line. attributes is the setting, which is
+// reloaded live.
+func (p *parts) tellInputs(set *rules.Set, attributes string) {
+	if text := p.c.unusedAddress(os.Getenv(prometheusAddress)); text != "" && p.inputs == nil {
+		p.log.Info(text)
+	}
+	now := map[string]string{}
+	for _, in := range twin.Inputs() {
+		r := set.Reading(in.Reading)
+		if r == nil {
+			continue
+		}
+		line := fmt.Sprintf("input %s: %s", in.Title, p.c.inputLine(r, attributes))
+		if now[in.Name] = line; p.inputs[in.Name] == line {
+			continue
+		}
+		p.log.Info(line)
+		if r.Note != "" {
+			p.log.Info(fmt.Sprintf("input %s: %s", in.Title, r.Note))
+		}
+	}
+	p.inputs = now
+}
+
+// inputLine is all that decides what an input reads.
+func (c *config) inputLine(r *rules.Reading, attributes string) string {
+	preset, scope := presetOf(r)
+	window := "-" // the query has no rate
+	for _, f := range r.Explain().Params {
+		if f.Name == "rate_window" {
+			window = f.Value
+		}
+	}
+	var forms, queries []string
+	for _, q := range r.Explain().Queries {
+		if q.Form != "" {
+			forms = append(forms, q.Form)
+		}
+		queries = append(queries, q.Expr)
+	}
+	query := strings.Join(queries, ", then ")
+	where := "-"
+	switch {
+	case len(forms) > 1:
+		where = "auto (" + strings.Join(forms, ", then ") + ")"
+	case preset == "otel":
+		where = attributes
+	case strings.Contains(query, "target_info"):
+		where = "labels and target_info"
+	}
+	return fmt.Sprintf("source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
+		c.address(), preset, scope, c.Naming, where, window, r.Rate, query)
+}
+
+// noScope is the scope of a reading that has none.
+const noScope = "-"
+
+// presetOf is the preset that a reading comes from, own for a user's, and its scope.
+func presetOf(r *rules.Reading) (preset, scope string) {
+	if r.Variant == "" {
+		if name, ok := strings.CutPrefix(r.File, "presets/"); ok {
+			preset, _, _ = strings.Cut(name, "/")
+			return preset, noScope
+		}
+		return "own", noScope
+	}
+	preset, host := strings.CutSuffix(r.Variant, "-host")
+	if host {
+		return preset, "host"
+	}
+	return preset, "components"
+}
