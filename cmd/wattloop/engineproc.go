@@ -155,11 +155,11 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		ending.Wait()
 		return nil
 	})
-	doors.announce(stderr)
 	if err := p.openChannels(ctx, stderr); err != nil {
 		cancel()
 		return errors.Join(err, g.Wait())
 	}
+	doors.announce(stderr) // whoever waits for these lines finds the channels open
 	again := time.NewTicker(reopenEvery)
 	defer again.Stop()
 	g.Go(func() error { return p.reopenChannels(ctx, again.C, stderr) })
