@@ -82,6 +82,7 @@ func (r run) tagged(tag string) (bin string, err error) {
 type server struct {
 	cmd  *exec.Cmd
 	addr string // of OTLP/HTTP
+	web  string // of the API
 	dir  string
 	hc   http.Client
 }
@@ -111,6 +112,9 @@ func startServer(ctx context.Context, bin, dir string, args ...string) (*server,
 	var said []string
 	for lines.Scan() {
 		said = append(said, lines.Text())
+		if a, ok := strings.CutPrefix(lines.Text(), "listening on web="); ok {
+			s.web = a
+		}
 		if a, ok := strings.CutPrefix(lines.Text(), "listening on otlp-http="); ok {
 			s.addr = a
 			go io.Copy(os.Stderr, stderr)
