@@ -264,3 +264,38 @@ func TestLogHasNoValueWithoutOne(t *testing.T) {
 		t.Errorf("the log has a value of 0:\n%s", &w.log)
 	}
 }
+
+// S0-84, S0-88, S0-174: each evaluation of a reading is told once with what it has
+// read, an error among it.
+func TestEvaluatedIsTold(t *testing.T) {
+	w := bareWorld(t)
+	var told []string
+	w.gov = newGovernor(w)
+	w.eng = engine.New(engine.Options{
+		Rules: loadRules(t, "version: 1\nreadings:\n  node_power: {replace: true, unit: W, key: [k8s_node_name], expr: hw_power_watts}\n"),
+		Query: w.query, Interval: w.db.Interval, Store: w.db, Governor: w.gov, Clock: w.clock,
+		Evaluated: func(reading string, ts int64, keys []rules.KeyReading, err error) {
+			if reading != "node_power" {
+				return
+			}
+			said := "no key"
+			for _, k := range keys {
+				said = k.Key.Get("k8s_node_name") + " " + k.Err
+			}
+			if err != nil {
+				said = err.Error()
+			}
+			told = append(told, said)
+		},
+	})
+	w.load(0, 5, 100, 100) // two packages and a GPU: one node comes back more than once
+	w.failWith(errors.New("the disk is on fire"))
+	w.eng.Step(context.Background(), at(100))
+	if len(told) < 2 || !strings.Contains(strings.Join(told, "\n"), "comes back ") || told[0] == told[len(told)-1] {
+		t.Errorf("told %q", told)
+	}
+	steps := len(told)
+	if got := w.eng.Report().Steps; uint64(steps) != got {
+		t.Errorf("told %d times in %d steps, each of which evaluates it", steps, got)
+	}
+}

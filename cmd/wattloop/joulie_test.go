@@ -70,6 +70,20 @@ func TestJoulieVariables(t *testing.T) {
 	}
 }
 
+// S0-4, S0-189: where the agent's telemetry comes from. The key is a switch, so that
+// its value is another word than the variable's.
+func TestTelemetrySource(t *testing.T) {
+	for value, want := range map[string]bool{"host": true, "none": false} {
+		c, err := loaded(t, "", "", func(n string) (string, bool) { return value, n == "TELEMETRY_CPU_SOURCE" })
+		if err != nil || c.HostEnabled != want || c.origin["host.enabled"] != "variable TELEMETRY_CPU_SOURCE" {
+			t.Errorf("%s: %v, from %s, %v", value, c.HostEnabled, c.origin["host.enabled"], err)
+		}
+	}
+	if _, err := loaded(t, "", "", func(n string) (string, bool) { return "ipmi", n == "TELEMETRY_CPU_SOURCE" }); err == nil || !strings.Contains(err.Error(), `TELEMETRY_CPU_SOURCE: "ipmi"`) {
+		t.Errorf("ipmi: %v", err)
+	}
+}
+
 // S0-154: PROMETHEUS_ADDRESS is taken as it stands in a chart, used where the store
 // is elsewhere, and else said to have no part.
 func TestPrometheusAddress(t *testing.T) {
