@@ -48,6 +48,7 @@ var rooms = map[string]rule{
 	"ingest/listen":       {ours: []string{"access", "ingest"}, outside: []string{"google.golang.org/grpc", unix}},
 	"ingest/scrape":       {ours: []string{"ingest"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "model/value", prom + "model/histogram", prom + "model/exemplar", prom + "model/textparse", "github.com/prometheus/common/model"}, observed...)},
 	"ingest/relay":        {ours: []string{"ingest", "queue"}, outside: append([]string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc", unix}, observed...)},
+	"ingest/pull":         {ours: []string{"ingest"}, outside: append([]string{pdata, prom + "storage", prom + "model/labels", prom + "model/value"}, observed...)},
 	"access":              {outside: []string{unix}},
 	"access/webfile":      {outside: []string{"github.com/prometheus/exporter-toolkit/web", "golang.org/x/crypto/bcrypt", "gopkg.in/yaml.v3"}},
 	"actuate":             {outside: []string{unix}},

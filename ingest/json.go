@@ -23,6 +23,10 @@ import (
 //     base64.
 //   - null stands for an absent field.
 
+// WireFromJSON reads a metrics request in OTLP's JSON mapping and returns it as
+// protobuf. What it cannot read is a *DecodeError that names the byte.
+func WireFromJSON(body []byte) ([]byte, error) { return wireFromJSON(body) }
+
 // wireFromJSON reads a metrics request.
 func wireFromJSON(body []byte) ([]byte, error) {
 	return wireOfJSON(jsonRequest, body, func(int) error { return nil })
