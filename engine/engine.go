@@ -37,6 +37,8 @@ type Options struct {
 	// none.
 	Store    storage.Appendable
 	Governor *actuate.Governor
+	// Unread, if set, lists the series of meters that are there and cannot be read.
+	Unread func() []labels.Labels
 	// Evaluated, if set, is told what each evaluation of a reading at ts has read.
 	// It is called within a Step and must not call the engine.
 	Evaluated func(reading string, ts int64, keys []rules.KeyReading, err error)
@@ -120,7 +122,7 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{
 		opts:    o,
-		eval:    &rules.Evaluator{Query: o.Query, Interval: o.Interval, Widened: widened(o.Log)},
+		eval:    &rules.Evaluator{Query: o.Query, Interval: o.Interval, Widened: widened(o.Log), Unread: o.Unread},
 		metrics: newMetrics(o.Registerer),
 		wake:    make(chan struct{}, 1),
 		series:  newSeriesWriter(o.Store),

@@ -85,6 +85,9 @@ type Evaluator struct {
 	// Widened, if set, is told once that a window was shorter than two export
 	// intervals of its selector and a quarter, and how long it is read instead.
 	Widened func(rule, selector string, window, widened time.Duration)
+	// Unread, if set, lists the series of meters that are there and cannot be read,
+	// with their names: what reads them is partial.
+	Unread func() []labels.Labels
 
 	step      uint64 // 0: Begin was never called
 	trackers  map[trackerID]*tracker

@@ -56,7 +56,7 @@ func (e *Evaluator) planned(ctx context.Context, f formed, p *plan, ts int64, st
 	}
 	out := make([]KeyReading, 0, len(t.keys))
 	for _, k := range t.sortedKeys() {
-		out = append(out, t.answer(k, ts, staleAfter))
+		out = append(out, e.marked(t, k, t.answer(k, ts, staleAfter)))
 	}
 	return out, nil
 }

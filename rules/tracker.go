@@ -75,6 +75,7 @@ type tracker struct {
 	buf        []byte
 	bySlot     [][]Sample // scratch of takeShort
 	counting   uint64
+	selects    [][]*labels.Matcher // the plan's selectors, once asked for
 
 	step uint64 // of the last observation, with its instant and its outcome
 	at   int64

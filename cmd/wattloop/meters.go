@@ -5,7 +5,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/wattloop/wattloop/api"
+	semconv "github.com/wattloop/wattloop/presets/names"
 )
 
 // meters are the host source's as its newest poll found them.
@@ -16,6 +19,30 @@ func (p *parts) meters() []api.Meter {
 	var out []api.Meter
 	for _, f := range p.host.Findings() {
 		out = append(out, api.Meter(f))
+	}
+	return out
+}
+
+// unread are the series that the energy counters would have which are there and
+// cannot be read, as the store spells them.
+func (p *parts) unread() []labels.Labels {
+	if p.host == nil {
+		return nil
+	}
+	strategy := semconv.Strategy(p.c.Naming)
+	var out []labels.Labels
+	for _, m := range p.host.Unread() {
+		metric := "hw.energy"
+		attrs := map[string]string{"k8s.node.name": p.host.Node, "hw.type": m.Type, "hw.id": m.ID, "hw.parent": m.Parent}
+		if m.Type == "" {
+			metric = "hw.host.energy"
+		}
+		found, _ := semconv.Lookup(metric)
+		b := labels.NewBuilder(labels.EmptyLabels()).Set("__name__", found.Stored(strategy))
+		for _, a := range semconv.Attributes() {
+			b.Set(a.Stored(strategy), attrs[a.Name]) // an empty value is no label
+		}
+		out = append(out, b.Labels())
 	}
 	return out
 }

@@ -19,13 +19,14 @@ type energies struct {
 	files  attributes
 	errs   map[string]error // of the newest poll, by the meter's name
 	other  []Finding        // what cannot be opened, or why there is nothing
+	closed []Meter          // those of other that are there
 }
 
 // find looks for counters that are not open yet. Series whose counters are the
 // same go on.
 func (e *energies) find() error {
 	meters := slices.Clone(e.handed)
-	e.other = nil
+	e.other, e.closed = nil, nil
 	if e.fs != nil {
 		all, err := Find(*e.fs)
 		if err != nil { // what was found before is read on
@@ -41,6 +42,7 @@ func (e *energies) find() error {
 			}
 			if err := e.open(&m); err != nil {
 				e.other = append(e.other, found(KindRAPL, m.Name, m.Path, err))
+				e.closed = append(e.closed, m)
 				continue
 			}
 			meters = append(meters, m)
@@ -107,6 +109,19 @@ func pollAll(b *batch, boot Boot, series []*component, errs map[string]error) (n
 		c.add(b)
 	}
 	return notes, errors.Join(failed...)
+}
+
+// unread are the counters whose energy the newest poll has not got.
+func (e *energies) unread() []Meter {
+	out := slices.Clone(e.closed)
+	for _, c := range e.series {
+		for _, k := range c.counters {
+			if e.errs[k.meter.Name] != nil {
+				out = append(out, k.meter)
+			}
+		}
+	}
+	return out
 }
 
 func (e *energies) findings() []Finding {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,8 +54,9 @@ type Source struct {
 	saved   time.Time
 	told    map[string]string // reasons by meter, as they were logged
 
-	mu    sync.Mutex
-	state []Finding
+	mu     sync.Mutex
+	state  []Finding
+	unread []Meter
 }
 
 // part is one kind of meters.
@@ -76,6 +78,14 @@ func (s *Source) Findings() []Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Finding{}, s.state...)
+}
+
+// Unread are the energy counters that are there and that the newest poll could not
+// read. It may be called by any goroutine.
+func (s *Source) Unread() []Meter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.unread)
 }
 
 // Open reads what an earlier process wrote down. An error is one that a person
@@ -188,13 +198,17 @@ func (s *Source) Poll(ctx context.Context) error {
 		exports = append(exports, s.save())
 	}
 	var findings []Finding
+	var unread []Meter
 	for _, group := range s.parts {
 		for _, p := range group {
 			findings = append(findings, p.findings()...)
+			if e, ok := p.(*energies); ok {
+				unread = append(unread, e.unread()...)
+			}
 		}
 	}
 	s.mu.Lock()
-	s.state = findings
+	s.state, s.unread = findings, unread
 	s.mu.Unlock()
 	if ctx.Err() == nil {
 		s.tell(findings, errors.Join(exports...))
