@@ -135,3 +135,54 @@ func BenchmarkBesideWorkloads(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkForms is node_power of a fleet under auto, each node with ten
+// components and five minutes at 5 s: by labels, and where no node is promoted by
+// target_info as well.
+func BenchmarkForms(b *testing.B) {
+	for _, nodes := range []int{1, 100} {
+		for _, promoted := range []bool{true, false} {
+			b.Run(fmt.Sprintf("nodes=%d/promoted=%v", nodes, promoted), func(b *testing.B) {
+				w := newWorld(b)
+				for n := range nodes {
+					w.fleetNode(fmt.Sprint("node-", n), promoted)
+				}
+				r := forms(b, AttributesAuto).Reading("node_power")
+				for b.Loop() {
+					got, err := w.eval.Reading(b.Context(), r, at(300))
+					if err != nil || len(got) != nodes || got[0].Quality != Fresh {
+						b.Fatal(got, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func (w *world) fleetNode(node string, promoted bool) {
+	app := w.db.Appender(w.t.Context())
+	add := func(ls labels.Labels, t, v float64) {
+		if _, err := app.Append(0, ls, at(t), v); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for t := 0.0; t <= 300; t += 5 {
+		for i := range 10 {
+			b := labels.NewBuilder(labels.FromStrings("job", "agent", "instance", node, "hw_id", fmt.Sprint(i)))
+			if promoted {
+				b.Set("k8s_node_name", node)
+			}
+			if i < 2 {
+				add(b.Set(nameLabel, "hw_energy_joules_total").Set("hw_type", "cpu").Labels(), t, 100*t)
+			} else {
+				add(b.Set(nameLabel, "hw_power_watts").Set("hw_type", "gpu").Labels(), t, 250)
+			}
+		}
+		if int(t)%150 == 0 {
+			add(labels.FromStrings(nameLabel, targetInfo, "job", "agent", "instance", node, "k8s_node_name", node), t, 1)
+		}
+	}
+	if err := app.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -152,7 +152,8 @@ func (j joiner) joined(x parser.Expr, vs *parser.VectorSelector, bare bool) pars
 	return &parser.ParenExpr{Expr: out}
 }
 
-// lasting has target_info lend its labels for as long again as samples are
+// lasting asks whom a join would give its node if it only had samples, and has
+// target_info lend its labels for as long again as samples are
 // looked back for: its last sample may lie some minutes before the last of what
 // it belongs to, which is then no less there.
 func lasting(e parser.Expr) parser.Expr {
@@ -172,6 +173,10 @@ func lastInfo(e parser.Expr) parser.Expr {
 		if e.Name == targetInfo {
 			over := &parser.MatrixSelector{VectorSelector: e, Range: 2 * lookback}
 			return &parser.Call{Func: parser.Functions["last_over_time"], Args: parser.Expressions{over}}
+		}
+	case *parser.Call:
+		if vs := ofSelector(e); vs != nil {
+			return vs // there is what has samples, whatever is made of them
 		}
 	case *parser.AggregateExpr:
 		e.Expr = lastInfo(e.Expr)

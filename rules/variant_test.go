@@ -3,9 +3,11 @@ package rules
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -238,4 +240,42 @@ func TestExplainVariant(t *testing.T) {
 	if strings.Contains(text, "variants.otel") {
 		t.Errorf("explain has another variant:\n%s", text)
 	}
+}
+
+// C30: two exporters behind one scraper, each node by its own name.
+func TestC30(t *testing.T) {
+	w := newWorld(t)
+	pages, err := filepath.Glob("../ingest/scrape/testdata/C30/*/*.prom")
+	if err != nil || len(pages) != 12 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(page), ".prom"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			ls, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(line)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			// As the scraper does (ingest/scrape, TestC30ExportedInstance).
+			ls = labels.NewBuilder(ls).Set("exported_instance", ls.Get("instance")).Set("instance", filepath.Dir(page)).Labels()
+			app := w.db.Appender(t.Context())
+			if _, err := app.Append(0, ls, second*1000, values[0].Value); err != nil {
+				t.Fatal(err)
+			}
+			if err := app.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.want(using(t, "kepler-legacy", "components").Reading("node_power"), 300, `{exported_instance="edge-a"} 180.00 fresh`+"\n"+`{exported_instance="edge-b"} 150.00 fresh`)
 }
