@@ -74,7 +74,7 @@ func (e *Engine) advance(ctx context.Context, r *rule, kcs []rules.KeyControl, t
 		st.step(r.control, kc, ts)
 	}
 	for key, st := range r.states {
-		if seen[key] {
+		if seen[key] || r.dirty != nil {
 			continue
 		}
 		st.step(r.control, rules.KeyControl{Key: st.labels, Quality: rules.Missing, Why: "no input names this key any more"}, ts)

@@ -87,8 +87,9 @@ type rule struct {
 	err     error
 	matched bool // it has had a key
 
-	readings []rules.KeyReading       // of the last evaluation
+	readings []reading                // of the last evaluation of each key
 	states   map[string]*controlState // of a control, by canonical key
+	dirty    []labels.Labels          // the keys whose series grew, for the evaluation that begins; nil: all
 	// resumes says that an earlier process may have left the control's state in
 	// the store. One that a reload brought or changed starts anew.
 	resumes bool
@@ -99,6 +100,15 @@ func (r *rule) name() string {
 		return r.control.Name
 	}
 	return r.reading.Name
+}
+
+// ownKey are the labels that a series of the rule's own key has: none where the
+// rule's expressions do not prove that a key is made of its own series.
+func (r *rule) ownKey() []string {
+	if r.control != nil {
+		return r.control.OwnKey()
+	}
+	return r.reading.OwnKey()
 }
 
 func (r *rule) interval() time.Duration {
@@ -221,11 +231,17 @@ func (e *Engine) instant(ts int64) int64 {
 
 // due lists the rules to evaluate, each kind by name.
 func (e *Engine) due(g grown, ts int64) (readings, controls []*rule) {
-	base := e.index.Load().base
-	all := g.foreign(base, len(e.rules))
+	x := e.index.Load()
+	keys, foreign := x.keysOf(g.rules)
+	all := foreign
 	for i, r := range e.rules {
+		r.dirty = keys[i]
+		whole := all || ts >= r.due || g.rules[x.base+int32(i)]
+		if whole || len(r.dirty) > mostDirty {
+			r.dirty = nil
+		}
 		switch {
-		case !all && ts < r.due && !g.rules[base+int32(i)]:
+		case !whole && len(keys[i]) == 0:
 		case r.control != nil:
 			controls = append(controls, r)
 		default:
@@ -252,7 +268,10 @@ func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress fu
 			}
 			return append(errs, context.Cause(ctx))
 		}
-		r.due, r.at, r.err, r.took = ts+r.interval().Milliseconds(), ts, err, e.opts.Clock().Sub(start)
+		r.at, r.err, r.took = ts, err, e.opts.Clock().Sub(start)
+		if r.dirty == nil {
+			r.due = ts + r.interval().Milliseconds()
+		}
 		e.metrics.evaluated(r.name(), r.took)
 		if err != nil {
 			errs = append(errs, err)
@@ -263,6 +282,9 @@ func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress fu
 }
 
 func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
+	if done, err := e.readKeys(ctx, r, ts); done {
+		return err
+	}
 	krs, err := e.eval.Reading(ctx, r.reading, ts)
 	if ctx.Err() != nil {
 		return err
@@ -270,7 +292,10 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 	if e.opts.Evaluated != nil {
 		e.opts.Evaluated(r.reading.Name, ts, krs, err)
 	}
-	r.readings = krs // none after an error: what was read last is no answer
+	r.readings = r.readings[:0:0] // none after an error: what was read last is no answer
+	for _, kr := range krs {
+		r.readings = append(r.readings, reading{kr, ts})
+	}
 	r.matched = r.matched || len(krs) > 0
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.reading.Name, err)
@@ -279,6 +304,9 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 }
 
 func (e *Engine) control(ctx context.Context, r *rule, ts int64) error {
+	if done, err := e.controlKeys(ctx, r, ts); done {
+		return err
+	}
 	kcs, err := e.eval.Control(ctx, r.control, ts)
 	if ctx.Err() != nil {
 		return err

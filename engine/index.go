@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -9,14 +10,20 @@ import (
 	"github.com/wattloop/wattloop/rules"
 )
 
-// index answers which rules a series feeds. It is immutable; a reload makes a
-// new one with a higher generation.
+// index answers which rules a series feeds. But for the numbers of keys it is
+// immutable; a reload makes a new one with a higher generation.
 type index struct {
 	gen    uint64
 	base   int32              // the number of the first rule
 	n      int32              // of rules
 	byName map[string][]entry // selectors that name their metric
 	rest   []entry
+	keys   [][]string // by rule, the labels of its key; none where keys are not evaluated one by one
+
+	mu      sync.Mutex
+	numbers map[string]int32 // of keys, by the bytes of their labels and the rule
+	of      []keyOf          // what they stand for
+	buf     []byte
 }
 
 type entry struct {
@@ -26,8 +33,9 @@ type entry struct {
 
 // newIndex numbers the rules from base on.
 func newIndex(gen uint64, base int32, set *rules.Set, rs []*rule) *index {
-	x := &index{gen: gen, base: base, n: int32(len(rs)), byName: map[string][]entry{}}
+	x := &index{gen: gen, base: base, n: int32(len(rs)), byName: map[string][]entry{}, numbers: map[string]int32{}}
 	for i, r := range rs {
+		x.keys = append(x.keys, r.ownKey())
 		for _, ms := range set.Selectors(r.name()) {
 			e := entry{base + int32(i), ms}
 			if name := metricName(ms); name != "" {
@@ -54,7 +62,7 @@ func (x *index) touched(ls labels.Labels) []int32 {
 	for _, es := range [2][]entry{x.byName[ls.Get(nameLabel)], x.rest} {
 		for _, e := range es {
 			if matches(e.matchers, ls) {
-				out = append(out, e.rule)
+				out = append(out, x.number(e.rule, ls))
 			}
 		}
 	}
@@ -121,17 +129,6 @@ type grown struct {
 	rules  map[int32]bool // by number
 	newest int64          // time of the newest sample
 	since  time.Time      // when the first of it was told; zero: nothing was
-}
-
-// foreign says whether a number is none of the n rules from base on: it was
-// asked for before a reload, and what it stands for now is not known.
-func (g grown) foreign(base int32, n int) bool {
-	for i := range g.rules {
-		if i < base || int(i-base) >= n {
-			return true
-		}
-	}
-	return false
 }
 
 // takeGrown empties the list of rules whose series grew.

@@ -13,15 +13,16 @@ import (
 // protection.
 var ErrEngaged = errors.New("a protection control is engaged")
 
-// mostRules bounds the numbers of rules, which begin again at 0 beyond it.
-const mostRules = 1 << 30
+// mostRules bounds the numbers of rules and their keys, which begin again at 0
+// beyond it: the receiver keeps a mark for each.
+const mostRules = 1 << 20
 
 // install makes a set the one that runs. Every rule of it is due at once.
 func (e *Engine) install(set *rules.Set) {
 	var gen uint64
 	var base int32
 	if old := e.index.Load(); old != nil {
-		gen, base = old.gen+1, (old.base+int32(len(e.rules)))%mostRules
+		gen, base = old.gen+1, (old.base+old.size())%mostRules
 	}
 	before := map[string]*rule{}
 	for _, r := range e.rules {

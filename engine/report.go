@@ -74,7 +74,7 @@ func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
 	}
 	for _, r := range e.rules {
 		for _, kr := range r.readings {
-			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, TS: r.at, KeyReading: kr})
+			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, TS: kr.at, KeyReading: kr.KeyReading})
 		}
 		for _, key := range sortedKeys(r.states) {
 			st := r.states[key]

@@ -83,13 +83,13 @@ func (e *Engine) stepNow(ctx context.Context, arrival bool) *Report {
 // resting takes the rules that rest at now out of g, puts them back for later,
 // and says how many there are.
 func (e *Engine) resting(g *grown, now time.Time) int {
-	base := e.index.Load().base
-	if g.foreign(base, len(e.rules)) {
+	x := e.index.Load()
+	if _, foreign := x.keysOf(g.rules); foreign {
 		return 0
 	}
 	var late []int32
 	for i := range g.rules {
-		if now.Before(e.rules[i-base].rest) {
+		if n, _, _, _ := x.find(i); now.Before(e.rules[n].rest) {
 			late = append(late, i)
 			delete(g.rules, i)
 		}
@@ -110,10 +110,10 @@ func (e *Engine) untilRested() time.Duration {
 	defer e.mu.Unlock()
 	e.grownMu.Lock()
 	defer e.grownMu.Unlock()
-	base := e.index.Load().base
+	x := e.index.Load()
 	wait := longestWait
 	for i := range e.grown.rules {
-		if n := int(i - base); n >= 0 && n < len(e.rules) {
+		if n, _, _, ok := x.find(i); ok {
 			wait = min(wait, time.Until(e.rules[n].rest))
 		}
 	}

@@ -48,7 +48,8 @@ type compiled struct {
 	pastStep time.Duration
 	slots    []slot
 	branches []branch
-	short    *short // nil: there is no shorter way
+	short    *short   // nil: there is no shorter way
+	near     *closeUp // nil: one key cannot be asked for alone
 }
 
 // question is what a plan is compiled for.
@@ -121,6 +122,7 @@ func (p *plan) compile(intervals map[string]time.Duration, want question) (*comp
 	}
 	c.all, c.inputs = strings.Join(all, " or "), strings.Join(inputs, " or ")
 	c.seen, c.pastStep = strings.Join(seenAt, " or "), seedStep(tree)
+	c.near = c.closeUp(p.key)
 	return c, nil
 }
 

@@ -39,6 +39,7 @@ type controlState struct {
 // conditionQuery is a control's three expressions in one.
 type conditionQuery struct {
 	text       string
+	near       oneKey // the same for one key; "" where it cannot be asked
 	measuredAt int64
 }
 
@@ -102,13 +103,13 @@ func (e *Evaluator) Control(ctx context.Context, c *Control, ts int64) ([]KeyCon
 	if failed != nil && canceled(ctx) {
 		return nil, failed
 	}
-	said, err := e.conditions(ctx, c, state, ts, false)
+	said, err := e.conditions(ctx, c, state, ts, false, nil)
 	if err != nil && canceled(ctx) {
 		return nil, err
 	}
 	byInfo := said
 	if joins && err == nil {
-		if byInfo, err = e.conditions(ctx, c, state, ts, true); err != nil && canceled(ctx) {
+		if byInfo, err = e.conditions(ctx, c, state, ts, true, nil); err != nil && canceled(ctx) {
 			return nil, err
 		}
 	}
@@ -248,20 +249,24 @@ func (s *controlAnswer) dropNobody() {
 
 // conditions asks for engage, release and value in one query, by labels or by
 // target_info.
-func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlState, ts int64, joined bool) (*controlAnswer, error) {
+func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlState, ts int64, joined bool, key *labels.Labels) (*controlAnswer, error) {
 	s := &controlAnswer{c: c, byKey: map[string]*keyAnswer{}}
 	ps, query := c.expressions(joined), &state.queries[0]
 	if joined {
 		query = &state.queries[1]
 	}
 	if query.text == "" || due(query.measuredAt, ts) {
-		text, err := e.controlQuery(ctx, c, ps, ts)
+		text, near, err := e.controlQuery(ctx, c, ps, ts)
 		if err != nil {
 			return s, err
 		}
-		*query = conditionQuery{text, ts}
+		*query = conditionQuery{text, near, ts}
 	}
-	samples, err := e.Query(ctx, query.text, ts)
+	text := query.text
+	if key != nil {
+		text = query.near.of(*key, c.Key)
+	}
+	samples, err := e.Query(ctx, text, ts)
 	if err != nil {
 		return s, err
 	}
@@ -283,29 +288,6 @@ func (e *Evaluator) conditions(ctx context.Context, c *Control, state *controlSt
 		k.values[n], k.times[n] = sample.V, k.times[n]+1
 	}
 	return s, nil
-}
-
-func (e *Evaluator) controlQuery(ctx context.Context, c *Control, ps []*plan, ts int64) (string, error) {
-	var all []string
-	for i, p := range ps {
-		intervals, err := e.measure(ctx, p, c.Name, ts)
-		if err != nil {
-			return "", err
-		}
-		text := p.query
-		if p.widens(intervals) {
-			tree, err := p.tree(intervals)
-			if err != nil {
-				return "", err
-			}
-			text = tree.String()
-		}
-		if p.scalar {
-			text = "vector" + bracket(text)
-		}
-		all = append(all, tagged(text, slotLabel, strconv.Itoa(i)))
-	}
-	return strings.Join(all, " or "), nil
 }
 
 // apply puts the conditions and the value in, unless an error forbids it.

@@ -211,26 +211,26 @@ func (e *Evaluator) ask(ctx context.Context, t *tracker, ts int64) error {
 	c := t.compiled
 	since := time.Duration(ts-t.wholeAt) * time.Millisecond
 	if c.short != nil && t.seeded && since >= 0 && since <= c.short.after {
-		samples, err := e.Query(ctx, c.short.query, ts)
+		samples, err := e.Query(ctx, t.text(c.short.query, func(u *closeUp) oneKey { return u.short }), ts)
 		if err != nil {
-			return e.explain(ctx, c, ts, err)
+			return e.explain(ctx, t, ts, err)
 		}
 		if proven, err := t.takeShort(samples); proven || err != nil {
 			return err
 		}
-		if samples, err = e.Query(ctx, c.inputs, ts); err != nil {
+		if samples, err = e.Query(ctx, t.text(c.inputs, func(u *closeUp) oneKey { return u.inputs }), ts); err != nil {
 			return fmt.Errorf("the age of its inputs: %w", err)
 		}
-		t.wholeAt = ts
+		t.asked(ts)
 		return t.takeMore(samples)
 	}
-	t.wholeAt = ts
+	t.asked(ts)
 	if c.all == "" {
 		return t.take(nil)
 	}
-	samples, err := e.Query(ctx, c.all, ts)
+	samples, err := e.Query(ctx, t.text(c.all, func(u *closeUp) oneKey { return u.all }), ts)
 	if err != nil {
-		return e.explain(ctx, c, ts, err)
+		return e.explain(ctx, t, ts, err)
 	}
 	return t.take(samples)
 }
@@ -262,11 +262,12 @@ func due(at, ts int64) bool { return ts < at || ts-at >= measureEvery.Millisecon
 
 // explain asks for the value alone, so that a failed query is told in the words
 // of the rule where it is the rule that fails.
-func (e *Evaluator) explain(ctx context.Context, c *compiled, ts int64, err error) error {
-	if c.value == "" || ctx.Err() != nil {
+func (e *Evaluator) explain(ctx context.Context, t *tracker, ts int64, err error) error {
+	value := t.text(t.compiled.value, func(u *closeUp) oneKey { return u.value })
+	if value == "" || ctx.Err() != nil {
 		return err
 	}
-	if _, alone := e.Query(ctx, c.value, ts); alone != nil {
+	if _, alone := e.Query(ctx, value, ts); alone != nil {
 		return alone
 	}
 	return fmt.Errorf("the age of its inputs: %w", err)
@@ -295,7 +296,9 @@ func (e *Evaluator) seed(ctx context.Context, t *tracker, ts int64) error {
 // upkeep finds out what became of components that gave no sign: those that a
 // marker ended are forgotten, the others stay expected.
 func (e *Evaluator) upkeep(ctx context.Context, t *tracker, ts int64) error {
-	t.expire(ts)
+	if t.scope == nil {
+		t.expire(ts)
+	}
 	absent := t.unaccounted()
 	if len(absent) == 0 {
 		return nil
@@ -327,7 +330,7 @@ func (e *Evaluator) upkeep(ctx context.Context, t *tracker, ts int64) error {
 
 // present are the known components whose selectors answer at the instant.
 func (e *Evaluator) present(ctx context.Context, t *tracker, ts int64) (map[*component]bool, error) {
-	samples, err := e.Query(ctx, t.compiled.seen, ts)
+	samples, err := e.Query(ctx, t.text(t.compiled.seen, func(u *closeUp) oneKey { return u.seen }), ts)
 	if err != nil {
 		return nil, fmt.Errorf("the components that are there: %w", err)
 	}
@@ -340,7 +343,7 @@ func (e *Evaluator) filtered(ctx context.Context, t *tracker, ts int64) error {
 	if t.compiled.bare == "" || !t.anyKeyWithoutValue() {
 		return nil
 	}
-	samples, err := e.Query(ctx, t.compiled.bare, ts)
+	samples, err := e.Query(ctx, t.text(t.compiled.bare, func(u *closeUp) oneKey { return u.bare }), ts)
 	if err != nil {
 		return fmt.Errorf("the value without its comparisons: %w", err)
 	}

@@ -25,7 +25,10 @@ func (r *Reading) formed() formed { return formed{r.Name, r.plan, r.joined, valu
 func (e *Evaluator) keys(ctx context.Context, f formed, ts int64, staleAfter time.Duration, join bool) (_ []KeyReading, joins bool, _ error) {
 	plain, err := e.planned(ctx, f, f.plan, ts, staleAfter)
 	by := e.tracker(f.plan, f.question)
-	if f.joined == nil || err != nil || by.err != nil || !join && by.settled(f.joined.node) {
+	if f.joined != nil {
+		by.byLabels = err == nil && by.err == nil && by.settled(f.joined.node)
+	}
+	if f.joined == nil || err != nil || by.err != nil || !join && by.byLabels {
 		return plain, false, err
 	}
 	joined, err := e.planned(ctx, f, f.joined, ts, staleAfter)

@@ -26,7 +26,7 @@ const (
 func (t *tracker) excused(c *component) bool {
 	for _, a := range t.compiled.branches[c.branch].alts {
 		want := c.labels.BytesWithLabels(nil, a.on...)
-		for _, o := range t.components {
+		for o := range t.inScope() {
 			if o.answered != t.round || !t.compiled.branches[o.branch].opposite(a) {
 				continue
 			}
@@ -62,7 +62,7 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 		case c.answered == t.round:
 			backed = true
 			v.age = max(v.age, age)
-			if t.stands(c) {
+			if c.frozen {
 				frozen = cmp.Or(frozen, c)
 			}
 			if age > cmp.Or(staleAfter, c.stale) && (old == nil || c.last < old.last) {
@@ -148,15 +148,19 @@ func (t *tracker) answer(k *keyState, ts int64, staleAfter time.Duration) KeyRea
 func (t *tracker) failed(ts int64, staleAfter time.Duration, err error) []KeyReading {
 	out := make([]KeyReading, 0, len(t.keys))
 	for _, k := range t.sortedKeys() {
-		v := verdict{quality: Missing, why: "no input answers"}
-		if t.compiled != nil {
-			v = t.judge(k, ts, k.missing == 0, staleAfter)
-		}
-		r := v.reading(k)
-		r.Err = err.Error()
-		out = append(out, k.fail(r, ts))
+		out = append(out, t.failedKey(k, ts, staleAfter, err))
 	}
 	return out
+}
+
+func (t *tracker) failedKey(k *keyState, ts int64, staleAfter time.Duration, err error) KeyReading {
+	v := verdict{quality: Missing, why: "no input answers"}
+	if t.compiled != nil {
+		v = t.judge(k, ts, k.missing == 0, staleAfter)
+	}
+	r := v.reading(k)
+	r.Err = err.Error()
+	return k.fail(r, ts)
 }
 
 func (v verdict) reading(k *keyState) KeyReading {

@@ -176,7 +176,7 @@ func (t *tracker) takeShort(samples []Sample) (bool, error) {
 			}
 		}
 	}
-	for _, c := range t.components {
+	for c := range t.inScope() {
 		if !t.signs(c) && !c.silent {
 			return false, nil // it may be warming, with a sample that is not recent
 		}

@@ -21,7 +21,7 @@ type component struct {
 	stale    time.Duration // the age at which it is stale
 	answered uint64        // the round in which it was used last
 	warming  uint64        // the round in which it had too few samples last
-	frozen   uint64        // the whole round in which its energy counters stood still last
+	frozen   bool          // its energy counters stood still when the whole query was asked last
 	silent   bool          // it went, and no marker said so
 	counting uint64        // scratch of sameCounts
 	count    float64
@@ -39,6 +39,10 @@ type keyState struct {
 	values   int    // how many times it came back,
 	answered uint64 // in this round
 	leftOut  uint64 // the round in which a comparison left it out
+
+	step uint64 // of the last observation of this key alone, with its instant and its outcome
+	at   int64
+	err  error
 }
 
 // failures counts errors in a row.
@@ -67,8 +71,9 @@ type tracker struct {
 	components map[string]*component
 	keys       map[string]*keyState
 	globals    []*component
-	round      uint64 // counts the answers that were taken
-	wholeRound uint64 // the last in which the whole query was asked
+	round      uint64    // counts the answers that were taken
+	byLabels   bool      // with a second form: labels alone answered all at the last whole evaluation
+	scope      *keyState // the key that the round is about; nil: all
 	seeded     bool
 	seededAt   int64
 	wholeAt    int64 // when the whole query was asked
@@ -141,7 +146,9 @@ func (t *tracker) take(samples []Sample) error {
 
 // takeMore reads an answer into the round that has begun.
 func (t *tracker) takeMore(samples []Sample) error {
-	t.wholeRound = t.round
+	for c := range t.inScope() {
+		c.frozen = false
+	}
 	for _, s := range samples {
 		n, err := slotOf(s, len(t.compiled.slots))
 		if err != nil {
@@ -175,7 +182,7 @@ func (t *tracker) takeOne(from slot, s Sample) {
 	}
 	if from.kind == isFrozen {
 		if s.V == 0 {
-			t.component(from.branch, s.Metric).frozen = t.round
+			t.component(from.branch, s.Metric).frozen = true
 		}
 		return
 	}
@@ -237,9 +244,6 @@ func (t *tracker) known(samples []Sample) (map[*component]bool, error) {
 	return out, nil
 }
 
-// stands says whether the component is read from a counter that stands still.
-func (t *tracker) stands(c *component) bool { return c.frozen != 0 && c.frozen == t.wholeRound }
-
 // signs says whether the component was used, or is warming, in this round.
 func (t *tracker) signs(c *component) bool { return c.answered == t.round || c.warming == t.round }
 
@@ -247,7 +251,7 @@ func (t *tracker) signs(c *component) bool { return c.answered == t.round || c.w
 // and can be.
 func (t *tracker) unaccounted() []*component {
 	var out []*component
-	for _, c := range t.components {
+	for c := range t.inScope() {
 		if t.compiled.branches[c.branch].sees && !t.signs(c) && !c.silent && !t.excused(c) {
 			out = append(out, c)
 		}
@@ -276,6 +280,9 @@ func (t *tracker) expire(ts int64) {
 }
 
 func (t *tracker) anyKeyWithoutValue() bool {
+	if t.scope != nil {
+		return t.scope.answered != t.round
+	}
 	for _, k := range t.keys {
 		if k.answered != t.round {
 			return true
