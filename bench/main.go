@@ -37,7 +37,7 @@ func bench() error {
 	short := flag.Bool("short", false, "a tenth of the work, for CI")
 	alone := flag.Bool("alone", false, "without the peers, which -short implies")
 	bin := flag.String("wattloop", "../bin/wattloop", "the binary")
-	only := flag.String("only", "", "peers, noisy, reaction, replay or remote")
+	only := flag.String("only", "", "peers, noisy, presets, reaction, replay or remote")
 	rounds := flag.Int("rounds", 3, "how often each server runs in turn")
 	series := flag.Int("series", 0, "measure the servers with 10000 or 100000 series alone")
 	guide := flag.String("profile", "", "measure nothing: write the CPU profile that make build is guided by to this file")
@@ -63,7 +63,7 @@ func bench() error {
 	for _, m := range []struct {
 		name string
 		f    func(run) error
-	}{{"peers", against}, {"noisy", noisy}, {"reaction", reaction}, {"replay", replayDay}, {"remote", remoteReadings}} {
+	}{{"peers", against}, {"noisy", noisy}, {"presets", presetEval}, {"reaction", reaction}, {"replay", replayDay}, {"remote", remoteReadings}} {
 		if *only != "" && *only != m.name {
 			continue
 		}
