@@ -19,7 +19,7 @@ import (
 func checkCmd() *cobra.Command {
 	var (
 		strict, hardware bool
-		output           string
+		output, page     string
 	)
 	c := defaultConfig()
 	cmd := &cobra.Command{
@@ -34,20 +34,32 @@ With --hardware it looks at this machine instead, or at the tree that --sysfs na
 each actuator, whether it is found, readable, writable and locked, and what to do. It writes
 nothing. Run it as root, as serve is: the kernel gives energy counters to root alone.
 
+With --page it reads the page of one exporter, and says how many of its samples would be stored and
+why others would not.
+
 Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is; with
---hardware 1 when something that is there cannot be read or written, 3 when the tree cannot be read.`,
+--hardware 1 when something that is there cannot be read or written, 3 when the tree cannot be read;
+with --page 1 when the page cannot be read.`,
 		Example: `  wattloop check --strict rules.d/60-local.yaml wattloop.yaml
-  sudo wattloop check --hardware -o json`,
+  sudo wattloop check --hardware -o json
+  wattloop check --page http://127.0.0.1:9400/metrics`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRuleFiles,
 	}
 	c.addFlags(cmd.Flags(), append([]string{"sysfs"}, ruleKeys...)...)
 	cmd.Flags().BoolVar(&hardware, "hardware", false, "look at the machine's meters and actuators instead of files")
+	cmd.Flags().StringVar(&page, "page", "", "read the page of an exporter at this URL instead of files")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
 	outputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
 			return withCode(exitFound, err)
+		}
+		if page != "" {
+			if len(args) > 0 || hardware {
+				return withCode(exitUsage, errors.New("--page looks at one page alone; leave the rest out"))
+			}
+			return checkScrape(cmd.Context(), cmd.OutOrStdout(), page, output)
 		}
 		if hardware {
 			if len(args) > 0 {

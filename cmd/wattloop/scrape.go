@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -45,6 +46,32 @@ func (p *parts) targets() []api.Target {
 		out = append(out, t)
 	}
 	return out
+}
+
+// checkScrape reads a page once and says what of it would be stored.
+func checkScrape(ctx context.Context, w io.Writer, address, output string) error {
+	address, err := scrape.ParseURL(address)
+	if err != nil {
+		return withCode(exitUsage, fmt.Errorf("--page: %w", err))
+	}
+	got := scrape.Probe(ctx, scrape.Target{URL: address}, "wattloop/"+version, time.Now())
+	if output == "json" {
+		if err := writeIndented(w, got); err != nil {
+			return withCode(exitCannot, err)
+		}
+	} else if got.Err == "" {
+		fmt.Fprintf(w, "%s: %s, %d would be stored\n", address, plural(got.Samples, "sample"), got.Stored)
+		for _, n := range got.Not {
+			fmt.Fprintf(w, "  %s not, %s: %s; for one\n    %s\n", plural(n.Samples, "sample"), n.Reason, n.Why, n.Example)
+		}
+	}
+	switch {
+	case got.Err == "":
+		return nil
+	case output == "json":
+		return withCode(exitFound, errSaid)
+	}
+	return withCode(exitFound, fmt.Errorf("%s: %s", address, got.Err))
 }
 
 // printTargets is a table of them as of now, or nothing.

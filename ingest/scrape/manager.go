@@ -37,6 +37,8 @@ type Options struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // of tests
 }
 
+const defaultOutOfOrder = 30 * time.Minute
+
 // Manager scrapes a list of targets, each in a goroutine of its own. Its methods
 // may be called at any time from any goroutine; Run once.
 type Manager struct {
@@ -53,7 +55,7 @@ type Manager struct {
 // NewManager returns a Manager that scrapes nothing until Apply and Run are
 // called.
 func NewManager(o Options) *Manager {
-	o.OutOfOrder = cmp.Or(o.OutOfOrder, 30*time.Minute)
+	o.OutOfOrder = cmp.Or(o.OutOfOrder, defaultOutOfOrder)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
