@@ -58,7 +58,7 @@ var rooms = map[string]rule{
 	"actuate/warden":      {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
 	"actuate/actuatetest": {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
 	"engine":              {ours: []string{"rules", "actuate"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "model/value"}, observed...)},
-	"twin":                {ours: []string{"engine", "rules", "actuate", "sysfs"}, outside: append([]string{prom + "model/labels", "gopkg.in/yaml.v3"}, observed...), never: []string{"net"}},
+	"twin":                {ours: []string{"engine", "rules", "actuate", "sysfs", "presets/names"}, outside: append([]string{prom + "model/labels", "gopkg.in/yaml.v3"}, observed...), never: []string{"net"}},
 	"api":                 {ours: []string{"access", "engine", "twin", "internal/nearest"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "promql/parser"}, observed...)},
 	"sim":                 {ours: []string{"presets/names", "sysfs"}, outside: []string{pdata, otel}},
 	"internal/nearest":    {},

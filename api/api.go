@@ -38,6 +38,7 @@ type Options struct {
 	RefuseIngest access.Refuse
 	Channels     ChannelOps
 	Nodes        NodeOps
+	Telemetry    TelemetryOps
 	Clock        func() time.Time
 }
 
@@ -139,6 +140,8 @@ func (a *api) routes() []route {
 		{"PUT /api/v1/nodes/{node}/twin/spec", access.Admin, http.HandlerFunc(a.putSpec)},
 		{"DELETE /api/v1/nodes/{node}/twin/spec", access.Admin, http.HandlerFunc(a.deleteSpec)},
 		{"GET /api/v1/nodes/{node}/hardware", access.Read, http.HandlerFunc(a.getHardware)},
+		{"GET /otlp/telemetry/{node}", access.Read, http.HandlerFunc(a.getOTLP)},
+		{"GET /telemetry/{node}", access.Read, http.HandlerFunc(a.getTelemetry)},
 		{"GET /metrics", access.Read, a.Metrics},
 		{"GET /-/healthy", access.Anyone, http.HandlerFunc(a.healthy)},
 		{"GET /-/ready", access.Anyone, http.HandlerFunc(a.ready)},

@@ -18,11 +18,16 @@ type namedPath struct {
 	want   string
 }
 
+var nodeNames = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+
+const wantNode = "the name of a node is 1 to 253 letters, digits, '.', '_' and '-', and begins and ends with a letter or a digit"
+
 var namedPaths = []namedPath{
 	{"/api/v1/channels/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`), []string{"/prove"},
 		"the name of a channel is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit"},
-	{"/api/v1/nodes/", regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`), []string{"/twin/spec", "/twin", "/hardware"},
-		"the name of a node is 1 to 253 letters, digits, '.', '_' and '-', and begins and ends with a letter or a digit"},
+	{"/api/v1/nodes/", nodeNames, []string{"/twin/spec", "/twin", "/hardware"}, wantNode},
+	{"/otlp/telemetry/", nodeNames, nil, wantNode},
+	{"/telemetry/", nodeNames, nil, wantNode},
 }
 
 // checkNames refuses a path with a name that is none before the mux could clean it,

@@ -49,6 +49,14 @@ func options() Options {
 			PutSpec:    func(string, []byte) (twin.Twin, error) { return twin.Twin{}, nil },
 			DeleteSpec: func(string) (twin.Twin, error) { return twin.Twin{}, nil },
 		},
+		Telemetry: TelemetryOps{
+			OTLP: func(_ context.Context, node string) ([]byte, bool, error) {
+				return []byte(`{"resourceMetrics":[]}`), node == "w1", nil
+			},
+			Legacy: func(_ context.Context, node string) ([]byte, bool, error) {
+				return []byte(`{"packagePowerWatts":350}`), node == "w1", nil
+			},
+		},
 		Door:  access.Door{Open: access.Read},
 		Clock: func() time.Time { return time.Unix(1760000000, 0) },
 	}

@@ -55,6 +55,8 @@ var trials = map[string]trial{
 	"PUT /api/v1/nodes/{node}/twin/spec":    {"/api/v1/nodes/none/twin/spec", "{", 404},
 	"DELETE /api/v1/nodes/{node}/twin/spec": {"/api/v1/nodes/none/twin/spec", "", 404},
 	"GET /api/v1/nodes/{node}/hardware":     {"/api/v1/nodes/none/hardware", "", 404},
+	"GET /otlp/telemetry/{node}":            {"/otlp/telemetry/none", "", 404},
+	"GET /telemetry/{node}":                 {"/telemetry/none", "", 404},
 	"GET /metrics":                          {"/metrics", "", 200},
 	"GET /-/healthy":                        {"/-/healthy", "", 200},
 	"GET /-/ready":                          {"/-/ready", "", 200},

@@ -75,9 +75,11 @@ type parts struct {
 	reloading  sync.Mutex
 	rulesError atomic.Pointer[string] // why the last reload was refused
 
-	healing healing
-	lossMu  sync.Mutex
-	losses  []api.Loss
+	legacyOn atomic.Bool // legacy_json
+	legacy   sync.Once   // the warning that the legacy JSON goes away
+	healing  healing
+	lossMu   sync.Mutex
+	losses   []api.Loss
 }
 
 // build wires the engine's process by name. Whatever it opened it closes again
@@ -143,6 +145,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err := p.defineChannels(); err != nil {
 		return nil, withCode(exitFound, errors.Join(err, p.close()))
 	}
+	p.legacyOn.Store(c.LegacyJSON)
 	p.scraper = p.newScraper(log)
 	if c.HostEnabled {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
@@ -198,9 +201,10 @@ func (p *parts) apiHandler(facts func() api.Facts, reload func(bool) error) http
 		},
 		Metrics: promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}),
 		Ingest:  p.otlp.Handler(), RefuseIngest: p.otlp.Refuse,
-		Channels: p.channelOps(),
-		Nodes:    p.twins.ops(),
-		Door:     access.Door{Guard: p.guard, Open: access.Read},
+		Channels:  p.channelOps(),
+		Nodes:     p.twins.ops(),
+		Telemetry: p.telemetryOps(),
+		Door:      access.Door{Guard: p.guard, Open: access.Read},
 	})
 }
 

@@ -66,6 +66,7 @@ type config struct {
 	ControlCPU    string
 	ControlGPU    string
 	TwinSpec      string
+	LegacyJSON    bool
 
 	// The warden's own: never in wattloop.yaml.
 	WardenFile   string
@@ -101,7 +102,7 @@ func defaultConfig() *config {
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
 		Sysfs: findSysfs(mounts), HostEnabled: true, HostInterval: time.Second, LogLevel: "info", RelayQueue: relay.DefaultMaxBytes,
-		ControlCPU: backendHost, ControlGPU: backendHost,
+		ControlCPU: backendHost, ControlGPU: backendHost, LegacyJSON: true,
 		ObserveFirst: 30 * time.Second, MaxHold: 15 * time.Minute, TTLMax: 300 * time.Second,
 		RemoteOTLP: defaultOTLPPath, RemoteQueue: relay.DefaultMaxBytes, WriteQueue: remote.DefaultWriteQueue,
 		origin: map[string]string{},

@@ -68,6 +68,7 @@ func (p *parts) reload(force bool) error {
 		p.log.Error("target", "err", err)
 	}
 	p.scraper.Apply(c.Scrape)
+	p.legacyOn.Store(c.LegacyJSON)
 	p.tellRestarts(c)
 	p.log.Info("rules reloaded", "readings", len(set.Readings), "controls", len(set.Controls))
 	return nil

@@ -87,6 +87,7 @@ func (c *config) settings() []setting {
 		{"control.cpu", "", []string{"TELEMETRY_CPU_CONTROL"}, backend(&c.ControlCPU), "R", "what caps of the CPU packages go to: host, this machine; none, nothing is written"},
 		{"control.gpu", "", []string{"TELEMETRY_GPU_CONTROL"}, backend(&c.ControlGPU), "R", "the same of GPUs"},
 		{"twin.spec", "", nil, str(&c.TwinSpec), "L", "a file with the NodeTwin of this node, or its spec, that is followed as the target of the rule twin_spec_cpu_cap; without one the target is put over the API (joulie.md)"},
+		{"legacy_json", "", nil, boolean(&c.LegacyJSON), "L", "serve a node's power in the legacy JSON too, with one warning a process (api.md)"},
 		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
 		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
 		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
@@ -104,7 +105,7 @@ func (c *config) settings() []setting {
 func later() []string {
 	return []string{"cluster", "organization", "clusters", "presets.node_power.source",
 		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
-		"flags", "reload", "strict", "legacy_json", "assume_running",
+		"flags", "reload", "strict", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }
 
