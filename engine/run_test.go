@@ -191,6 +191,36 @@ func TestAlive(t *testing.T) {
 	})
 }
 
+// Each answer is a sign of life: one rule may wait for several that are slow, of a
+// remote engine that is about to give up on its own.
+func TestAliveWhileAnswersAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bareWorld(t)
+		l := &live{world: w, ended: make(chan error, 1)}
+		asked := 0
+		l.eng = engine.New(engine.Options{
+			Rules: loadRules(t), Governor: newGovernor(w), Clock: time.Now,
+			Query: func(context.Context, string, int64) ([]rules.Sample, error) {
+				asked++
+				time.Sleep(3 * time.Second)
+				return nil, errors.New("no answer within 3s")
+			},
+		})
+		l.start()
+		for at := range 60 {
+			time.Sleep(time.Second)
+			if !l.eng.Alive() {
+				t.Fatalf("not alive after %d s", at+1)
+			}
+		}
+		l.stop()
+		<-l.ended
+		if asked < 10 {
+			t.Errorf("%d queries in a minute", asked)
+		}
+	})
+}
+
 // A clock that runs faster than the wall has the timers come as much sooner.
 func TestRunOnAScaledClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
