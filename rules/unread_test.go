@@ -39,6 +39,10 @@ func TestUnreadMeterMakesPartial(t *testing.T) {
 	if k := w.one(r, 600); !strings.Contains(k.Why, `hw_id="cpu1"`) || !strings.Contains(k.Why, "cannot be read") {
 		t.Errorf("why %q; want the meter named", k.Why)
 	}
+	// A key that is evaluated alone carries the mark too.
+	if k, ok, err := w.eval.ReadingOf(bg, r, labels.FromStrings("k8s_node_name", "a"), at(600)); !ok || err != nil || !k.Partial {
+		t.Errorf("alone: %+v, %v, %v; want partial", k, ok, err)
+	}
 	w.eval.Unread = func() []labels.Labels { return []labels.Labels{series(`hw_host_power_watts{k8s_node_name="a"}`)} }
 	w.want(host, 600, `{k8s_node_name="a"} 500.00 fresh`) // another producer's host meter
 }
