@@ -159,19 +159,32 @@ func Nodes(rep *engine.Report, own string) []string {
 // nodeReadings are those of a report that are of nodes, by name and node.
 type nodeReadings map[[2]string]engine.ReadingReport
 
+// everyNode stands for the nodes that a reading in error has no row of. It is no
+// node's name.
+const everyNode = "*"
+
 func readingsOf(rep *engine.Report) nodeReadings {
 	out := nodeReadings{}
 	for _, r := range rep.Readings {
-		if (r.Name == NodePower || r.Name == cpuPower) && !r.Keyless {
-			out[[2]string{r.Name, keyValue(r.Key)}] = r
+		if r.Name != NodePower && r.Name != cpuPower || r.Keyless && r.Err == "" {
+			continue
 		}
+		node := keyValue(r.Key)
+		if r.Keyless {
+			node = everyNode
+		}
+		out[[2]string{r.Name, node}] = r
 	}
 	return out
 }
 
-// find is a reading for one node. One that nothing is known of is missing.
+// find is a reading for one node. One that nothing is known of is missing, with
+// the error if there was one.
 func (all nodeReadings) find(name, node string) engine.ReadingReport {
 	if r, ok := all[[2]string{name, node}]; ok {
+		return r
+	}
+	if r, ok := all[[2]string{name, everyNode}]; ok {
 		return r
 	}
 	return engine.ReadingReport{KeyReading: rules.KeyReading{Quality: rules.Missing, Why: "no series matches"}}

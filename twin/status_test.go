@@ -52,6 +52,16 @@ func TestPowerMeasurement(t *testing.T) {
 	f(SourceNone, &ok, "", `{"source":"none","quality":"missing","partial":false,"message":"no source of node power is configured"}`)
 }
 
+// A query that failed for every node is no store without series.
+func TestErrorOfEveryNode(t *testing.T) {
+	const err = "storage.remote: connection refused"
+	rep := &engine.Report{Readings: []engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Quality: rules.Missing, Err: err}}}}
+	got := New("a", rep, Wiring{Source: SourceStore}, Local{}).Status.PowerMeasurement
+	if got.Source != SourceNoData || got.Message != err || got.MeasuredNodePowerW != nil {
+		t.Errorf("%+v; want no data, because of %s", got, err)
+	}
+}
+
 func TestNodes(t *testing.T) {
 	rep := &engine.Report{Readings: []engine.ReadingReport{
 		reading(NodePower, fresh("w3", 1)), reading(NodePower, missing("w1")), reading(NodePower, fresh("", 1)), reading("rack_power", fresh("r", 1)), {Name: NodePower, Keyless: true},
