@@ -57,6 +57,7 @@ var rooms = map[string]rule{
 	"actuate/nvml":        {ours: []string{"actuate", "sysfs"}, outside: []string{unix, "github.com/NVIDIA/go-nvml"}},
 	"actuate/warden":      {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
 	"actuate/actuatetest": {ours: []string{"actuate", "sysfs"}, outside: []string{unix}},
+	"doubt":               {ours: []string{"presets/names"}, outside: []string{prom + "model/labels"}},
 	"engine":              {ours: []string{"rules", "actuate"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "model/value"}, observed...)},
 	"twin":                {ours: []string{"engine", "rules", "actuate", "sysfs", "presets/names"}, outside: append([]string{prom + "model/labels", "gopkg.in/yaml.v3"}, observed...), never: []string{"net"}},
 	"api":                 {ours: []string{"access", "engine", "twin", "internal/nearest"}, outside: append([]string{prom + "storage", prom + "model/labels", prom + "promql/parser"}, observed...)},

@@ -75,6 +75,7 @@ func full() (*engine.Report, Facts) {
 			{Plane: "platform", Upstream: "unix:/run/otel.sock", QueueLimit: 64 << 20, Sent: 9, Answering: true},
 			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "unavailable: no", ErrorAt: &at},
 		},
+		Doubts:     []Doubt{{"no_gpu_energy", "worker-02", "Kepler reports no GPU energy"}},
 		RulesError: "rules: 1 error",
 	}
 }

@@ -23,9 +23,18 @@ type Facts struct {
 	Targets     []Target     `json:"targets"`                // the exporters whose pages are read
 	Relay       []Relay      `json:"relay"`                  // empty without an upstream
 	Meters      []Meter      `json:"meters"`                 // of this machine, empty where host.enabled is false
+	Doubts      []Doubt      `json:"doubts"`                 // what is known to make readings wrong
 	Remote      *Remote      `json:"remote,omitempty"`       // absent without storage.remote
 	RemoteWrite *RemoteWrite `json:"remote_write,omitempty"` // absent without storage.remote_write
 	RulesError  string       `json:"rules_error,omitempty"`  // why the last reload was refused
+}
+
+// Doubt is something that makes the readings of a node wrong, though each of them
+// is what its query says: mirrored_energy_counter, no_gpu_energy.
+type Doubt struct {
+	Kind string `json:"kind"`
+	Node string `json:"node"`
+	What string `json:"what"`
 }
 
 // Loss is a time range whose samples may be missing, and why.

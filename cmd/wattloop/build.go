@@ -78,6 +78,7 @@ type parts struct {
 	legacyOn atomic.Bool // legacy_json
 	legacy   sync.Once   // the warning that the legacy JSON goes away
 	healing  healing
+	doubts   doubts
 	lossMu   sync.Mutex
 	losses   []api.Loss
 }
@@ -113,7 +114,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
 		Evaluated: queries.Evaluated, Unread: p.unread,
 	})
-	p.reg.MustRegister(twin.NewFacility(p.eng.Report))
+	p.reg.MustRegister(twin.NewFacility(p.eng.Report), &p.doubts)
 	onward, err := p.onward(durability)
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.db.Close()))

@@ -64,6 +64,7 @@ func (p *parts) reload(force bool) error {
 	p.rulesError.Store(nil)
 	p.twins.rewire(c, set)
 	p.tellInputs(set, c.Attributes)
+	p.doubts.readFrom(set)
 	if err := p.twins.keeper.Watch(c.TwinSpec); err != nil {
 		p.log.Error("target", "err", err)
 	}

@@ -63,6 +63,7 @@ func runScripts(t *testing.T, dir string) {
 			"signal":    scriptSignal,
 			"ended":     scriptEnded,
 			"feed":      scriptFeed,
+			"pages":     scriptPages,
 			"post":      scriptPost,
 			"http":      scriptHTTP,
 			"burn":      scriptBurn,

@@ -99,6 +99,7 @@ func printStatus(w io.Writer, s *status) error {
 		return err
 	}
 	fmt.Fprintln(w)
+	printDoubts(w, s.Doubts)
 	printMeters(w, s.Meters)
 	if err := printChannels(w, s.Channels); err != nil {
 		return err
