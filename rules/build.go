@@ -101,7 +101,7 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 	engage, release, value := l.parse(raw.engage, e), l.parse(raw.release, e), l.parse(raw.value, e)
 	l.checkControl(raw, engage, release, value)
 
-	uses, params := map[string]bool{}, maps.Clone(raw.fieldParams)
+	uses, params, spare := map[string]bool{}, maps.Clone(raw.fieldParams), map[string]bool{}
 	size := 0
 	for _, t := range []*tree{engage, release, value} {
 		if t == nil {
@@ -113,9 +113,10 @@ func (l *loader) control(raw *rawControl, base map[string]*Reading) *Control {
 		for _, ref := range l.references(t.root) {
 			uses[ref.Name] = true
 			maps.Copy(params, l.readings[ref.Name].reads)
+			maps.Copy(spare, l.readings[ref.Name].spareReads)
 		}
 	}
-	l.checkWith(raw, params)
+	l.checkWith(raw, params, spare)
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		if r := l.used(name, e, base); r != nil {
 			c.Uses = append(c.Uses, r)
@@ -161,14 +162,15 @@ func (l *loader) tooManyNodes(t *tree) bool {
 	return size > maxNodes
 }
 
-// checkWith refuses a parameter that a control sets and that nothing of it reads.
-func (l *loader) checkWith(raw *rawControl, params map[string]bool) {
+// checkWith refuses a parameter that a control sets and that nothing of it reads,
+// nor would under another choice of variants, which is not the control's to make.
+func (l *loader) checkWith(raw *rawControl, params, spare map[string]bool) {
 	v := raw.def.get("with")
 	if v == nil || v.broken {
 		return
 	}
 	for _, e := range v.entries {
-		if _, set := raw.with[e.key.text]; set && !params[e.key.text] && !HasErrors(l.messages) {
+		if _, set := raw.with[e.key.text]; set && !params[e.key.text] && !spare[e.key.text] && !HasErrors(l.messages) {
 			l.add(SeverityError, ruleName("controls", raw.Name), e.key.at(),
 				nearest.Of(e.key.text, slices.Sorted(maps.Keys(params))),
 				"with sets $%s, which neither the control nor a reading that it uses reads", e.key.text)

@@ -38,9 +38,13 @@ func (l *loader) link() {
 	names := slices.Sorted(maps.Keys(l.readings))
 	for _, name := range names {
 		r := l.readings[name]
+		r.spareReads = map[string]bool{}
 		for _, s := range r.spares {
 			s.tree = l.parse(s.expr, env{params: l.params})
 			l.readBy(s.tree)
+			if s.expr != nil {
+				maps.Copy(r.spareReads, s.expr.uses)
+			}
 		}
 		r.tree = l.parse(r.expr, env{params: l.params})
 		r.reads = map[string]bool{}
@@ -90,6 +94,7 @@ func (l *loader) follow(name string, path []string) {
 			l.follow(ref.Name, slices.Clip(path))
 		}
 		maps.Copy(r.reads, used.reads)
+		maps.Copy(r.spareReads, used.spareReads)
 		r.broken = r.broken || used.broken
 		r.size = min(r.size+used.size, maxNodes+1)
 	}

@@ -20,6 +20,9 @@ type rawReading struct {
 
 	written []string // its key as the file has it
 	spares  []*spare
+	// spareReads are the parameters that it would read under another choice of
+	// variants.
+	spareReads map[string]bool
 }
 
 // rawControl is a control before its expressions are expanded.

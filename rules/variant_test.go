@@ -198,7 +198,7 @@ func TestChoiceThatIsNotThere(t *testing.T) {
 			t.Errorf("%s, %s: says\n%s\nwant\n%s", preset, scope, printed(messages), want)
 		}
 	}
-	f("kepler", "host", "settings: error: presets.node_power.use (variable NODE_POWER_PRESET) is kepler, presets.node_power.scope (variable NODE_POWER_SCOPE) is host: there is no variant kepler-host; there are kepler, kepler-legacy, kepler-legacy-host, otel, otel-host")
+	f("kepler", "host", "settings: error: presets.node_power.use (variable NODE_POWER_PRESET) is kepler, presets.node_power.scope (variable NODE_POWER_SCOPE) is host: there is no variant kepler-host; there are http, http-host, kepler, kepler-legacy, kepler-legacy-host, none, none-host, otel, otel-host")
 	// A reading that a drop-in has replaced has nothing to choose among.
 	_, messages := Load(append(shipped(t), local("version: 1\nreadings:\n  node_power: {replace: true, key: [k8s_node_name], expr: sum by (k8s_node_name) (watts)}\n")), Settings{Use: choices("kepler", "")})
 	if HasErrors(messages) || !strings.Contains(printed(messages), "is kepler, but the reading has no variants here") {
@@ -229,7 +229,7 @@ func TestOff(t *testing.T) {
 func TestExplainVariant(t *testing.T) {
 	text := using(t, "kepler-legacy", "host").Reading("node_power").Explain().String()
 	for _, want := range []string{
-		"variant kepler-legacy-host, of kepler, kepler-legacy, kepler-legacy-host, otel, otel-host\n",
+		"variant kepler-legacy-host, of http, http-host, kepler, kepler-legacy, kepler-legacy-host, none, none-host, otel, otel-host\n",
 		"note: the whole platform by its own meter; ",
 		"presets/kepler-legacy/preset.yaml:", "settings", "variants.kepler-legacy-host.expr",
 	} {

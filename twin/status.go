@@ -101,6 +101,12 @@ type Wiring struct {
 	// Failed is why the last question over HTTP for a node got no answer, "" where
 	// it got one. nil without such a source.
 	Failed func(node string) string
+	// Warming says that the last answer for a node had a counter without a rate. nil
+	// without such a source.
+	Warming func(node string) bool
+	// ScopeOf is what the last answer for a node says of its scope, "" where that is
+	// Scope. nil without such a source.
+	ScopeOf func(node string) string
 }
 
 // Local is what the machine itself adds to its own node.
@@ -199,12 +205,18 @@ func (all nodeReadings) power(node string, w Wiring) PowerMeasurement {
 		return PowerMeasurement{Source: SourceNone, Quality: string(rules.Missing), Message: "no source of node power is configured"}
 	case SourceHTTP:
 		p.Source = SourceHTTP
+		if w.ScopeOf != nil {
+			p.Scope = cmp.Or(w.ScopeOf(node), p.Scope)
+		}
 		failed := ""
 		if w.Failed != nil {
 			failed = w.Failed(node)
 		}
+		if !read && failed == "" && w.Warming != nil && w.Warming(node) {
+			p.Quality = string(rules.Warming)
+		}
 		switch {
-		case failed != "" || !read && r.Quality != rules.Warming:
+		case failed != "" || !read && p.Quality != string(rules.Warming):
 			p.Source, p.Message, read = SourceHTTPError, cmp.Or(failed, p.Message), false
 		case !read:
 			p.MeasuredNodePowerW = new(float64) // S0-69, and nowhere else

@@ -62,6 +62,30 @@ func TestErrorOfEveryNode(t *testing.T) {
 	}
 }
 
+// S0-69, X4, X6: what is no series of the rules' is said by the source itself: 0 W on
+// this wire while it warms up, an error before that, and the producer's own scope.
+func TestPowerOverHTTP(t *testing.T) {
+	f := func(k *rules.KeyReading, warming bool, failed, scope, want string) {
+		t.Helper()
+		rep := &engine.Report{}
+		if k != nil {
+			rep.Readings = append(rep.Readings, reading(NodePower, *k))
+		}
+		w := Wiring{Source: SourceHTTP, Scope: "components", Failed: func(string) string { return failed },
+			Warming: func(string) bool { return warming }, ScopeOf: func(string) string { return scope }}
+		b, err := json.Marshal(New("a", rep, w, Local{}).Status.PowerMeasurement)
+		if err != nil || !strings.HasPrefix(string(b), want) {
+			t.Errorf("%s, %v; want %s", b, err, want)
+		}
+	}
+	ok := fresh("a", 350)
+	f(&ok, false, "", "", `{"source":"http","measuredNodePowerW":350,"scope":"components","quality":"fresh",`)
+	f(&ok, false, "", "producer-defined", `{"source":"http","measuredNodePowerW":350,"scope":"producer-defined",`)
+	f(nil, true, "", "", `{"source":"http","measuredNodePowerW":0,"scope":"components","quality":"warming",`)
+	f(nil, false, "answers 500", "", `{"source":"http-error","scope":"components","quality":"missing","partial":false,"message":"answers 500"}`)
+	f(nil, false, "", "", `{"source":"http-error","scope":"components","quality":"missing",`)
+}
+
 func TestNodes(t *testing.T) {
 	rep := &engine.Report{Readings: []engine.ReadingReport{
 		reading(NodePower, fresh("w3", 1)), reading(NodePower, missing("w1")), reading(NodePower, fresh("", 1)), reading("rack_power", fresh("r", 1)), {Name: NodePower, Keyless: true},

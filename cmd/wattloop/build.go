@@ -23,6 +23,7 @@ import (
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/host"
 	"github.com/wattloop/wattloop/ingest/listen"
+	"github.com/wattloop/wattloop/ingest/pull"
 	"github.com/wattloop/wattloop/ingest/relay"
 	"github.com/wattloop/wattloop/ingest/scrape"
 	"github.com/wattloop/wattloop/rules"
@@ -61,6 +62,7 @@ type parts struct {
 	gov     *actuate.Governor
 	host    *host.Source
 	scraper *scrape.Manager
+	puller  *pull.Manager
 	relay   *relay.Relay // nil without an upstream
 	twins   *twins
 	inputs  map[string]string // the line of each, as it was told last
@@ -148,6 +150,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	}
 	p.legacyOn.Store(c.LegacyJSON)
 	p.scraper = p.newScraper(log)
+	p.puller = p.newPuller(log)
 	if c.HostEnabled {
 		if p.host, err = hostSource(c, clk, p.recv, meters, log); err != nil {
 			return nil, withCode(exitCannot, errors.Join(err, p.close()))

@@ -19,6 +19,7 @@ const (
 	defaultChannel = "default" // otlp.grpc.listen and otlp.http.listen
 	hostChannel    = "host"    // this machine's own meters
 	scrapeChannel  = "scrape"  // the pages of exporters
+	pullChannel    = "pull"    // the documents of HTTP endpoints
 )
 
 // defineChannels takes over the channels of the configuration. It opens none.
@@ -89,7 +90,7 @@ func (p *parts) channelOps() api.ChannelOps {
 
 // ownChannel is true for a channel of the program itself.
 func ownChannel(name string) bool {
-	return name == defaultChannel || name == hostChannel || name == scrapeChannel
+	return name == defaultChannel || name == hostChannel || name == scrapeChannel || name == pullChannel
 }
 
 // builtIn refuses to touch the program's own channels, with advice.
@@ -166,7 +167,7 @@ func (p *parts) channels() []api.Channel {
 		}
 		return by[name]
 	}
-	for name, live := range map[string]bool{defaultChannel: len(p.own) > 0, hostChannel: p.host != nil, scrapeChannel: len(p.scraper.Status()) > 0} {
+	for name, live := range map[string]bool{defaultChannel: len(p.own) > 0, hostChannel: p.host != nil, scrapeChannel: len(p.scraper.Status()) > 0, pullChannel: len(p.puller.Status()) > 0} {
 		c := at(name)
 		c.Class, c.Live, c.Addresses = string(ingest.Node), live, []string{}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/ingest/pull"
 	"github.com/wattloop/wattloop/ingest/scrape"
 )
 
@@ -25,7 +26,7 @@ func openBed(t *testing.T, text string) (*parts, *strings.Builder) {
 	}
 	c.StatePath = t.TempDir()
 	var said strings.Builder
-	p := &parts{scraper: scrape.NewManager(scrape.Options{}),
+	p := &parts{scraper: scrape.NewManager(scrape.Options{}), puller: &pull.Manager{},
 		c: c, clk: wallClock(), reg: prometheus.NewRegistry(), recv: ingest.NewReceiver(ingest.Options{}),
 		log: slog.New(slog.NewTextHandler(&said, nil)),
 	}

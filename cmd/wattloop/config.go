@@ -28,6 +28,8 @@ type config struct {
 	Rate          string
 	PowerPreset   string
 	PowerScope    string
+	PowerSource   string
+	CPUSource     string
 	Attributes    string
 	Facility      bool
 	Naming        string
@@ -50,6 +52,11 @@ type config struct {
 	APISocket     string
 	Channels      channelList
 	Scrape        scrapeList
+	PullAgent     string
+	PullControl   string
+	PullNodes     []string
+	PullInterval  time.Duration
+	PullTimeout   time.Duration
 	HostEnabled   bool
 	HostInterval  time.Duration
 	LogLevel      string
@@ -96,8 +103,10 @@ func defaultConfig() *config {
 	c := &config{
 		File: "/etc/wattloop/wattloop.yaml", WardenFile: "/etc/wattloop/warden.yaml",
 		Node: host, Rules: []string{defaultRules}, Rate: "covered",
-		PowerPreset: "otel", PowerScope: "components", Attributes: "auto",
-		Naming: namings()[0], Promote: ingest.DefaultPromote(), AttrPrefix: "ate",
+		PowerPreset: "otel", PowerScope: "components", PowerSource: sourceStore, CPUSource: sourceStore,
+		PullInterval: 5 * time.Second, PullTimeout: 5 * time.Second,
+		Attributes: "auto",
+		Naming:     namings()[0], Promote: ingest.DefaultPromote(), AttrPrefix: "ate",
 		StatePath: "/var/lib/wattloop", RetentionTime: 15 * 24 * time.Hour, RetentionSize: 8 << 30,
 		OutOfOrder: 30 * time.Minute, Durability: "fsync",
 		WebListen: "127.0.0.1:9464", GRPCListen: "127.0.0.1:4317", HTTPListen: "127.0.0.1:4318",
@@ -188,14 +197,7 @@ func (c *config) loadVariables(env func(string) (string, bool)) []error {
 			break
 		}
 	}
-	const source = "TELEMETRY_CPU_SOURCE" // host or none, beside the other inputs' names
-	if v, ok := env(source); ok && v != "" && c.origin["host.enabled"] == originDefault {
-		if v != "host" && v != "none" {
-			errs = append(errs, fmt.Errorf("%s: %q: this version reads host or none", source, v))
-		}
-		c.HostEnabled, c.origin["host.enabled"] = v == "host", "variable "+source
-	}
-	return errs
+	return append(errs, c.cpuSource(env)...)
 }
 
 // machineRun is run.path of the machine's own serve, which runs as root.
@@ -249,6 +251,7 @@ func (c *config) validate() error {
 	if c.Node == "" {
 		bad("node", "is empty; name the node")
 	}
+	c.validatePull(bad)
 	if c.HostInterval < 100*time.Millisecond {
 		bad("host.interval", "%s: at least 100ms", c.HostInterval)
 	}

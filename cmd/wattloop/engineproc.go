@@ -140,6 +140,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		g.Go(func() error { return p.host.Run(ctx) })
 	}
 	g.Go(func() error { return p.scraper.Run(ctx) })
+	g.Go(func() error { return p.puller.Run(ctx) })
 	g.Go(func() error { return p.orders(ctx, link, cancel) })
 	g.Go(func() error { // close the doors when anything ends
 		<-ctx.Done()

@@ -15,6 +15,7 @@ import (
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/ingest/pull"
 	"github.com/wattloop/wattloop/ingest/scrape"
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
@@ -66,7 +67,7 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	recv := ingest.NewReceiver(ingest.Options{Appendable: db})
 	p := &parts{
 		c: &config{}, clk: wallClock(), reg: prometheus.NewRegistry(), db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
-		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}), log: slog.New(slog.DiscardHandler), scraper: &scrape.Manager{},
+		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}), log: slog.New(slog.DiscardHandler), scraper: &scrape.Manager{}, puller: &pull.Manager{},
 	}
 	if err := p.defineChannels(); err != nil {
 		t.Fatal(err)

@@ -61,6 +61,12 @@ func (c *config) inputLine(r *rules.Reading, attributes string) string {
 	case strings.Contains(query, "target_info"):
 		where = "labels and target_info"
 	}
+	switch preset {
+	case sourceHTTP:
+		return fmt.Sprintf("source http, address %s, scope %s, window %s, query %s", c.PullControl, scope, c.pullWindow(), query)
+	case sourceNone:
+		return "source none; node_power has no answer"
+	}
 	return fmt.Sprintf("source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
 		c.address(), preset, scope, c.Naming, where, window, r.Rate, query)
 }

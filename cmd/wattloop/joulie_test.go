@@ -61,6 +61,9 @@ func TestJoulieVariables(t *testing.T) {
 	for _, form := range []string{"labels", "target_info", "auto"} {
 		f("PROMETHEUS_RESOURCE_ATTRIBUTES", "presets.node_power.attributes", form, "promoted", "is none of auto, labels, target_info")
 	}
+	f("NODE_POWER_SOURCE", "presets.node_power.source", "none", "kepler", "is none of prometheus, http, none")
+	f("NODE_POWER_HTTP_ENDPOINT", "pull.controller", "http://sim:1/otlp/telemetry/{node}", "sim:1", "is no endpoint")
+	f("TELEMETRY_CPU_HTTP_ENDPOINT", "pull.agent", "https://sim/telemetry/{node}?format=legacy", "http://u:p@sim/", "has no credentials")
 	f("ENABLE_FACILITY_METRICS", "presets.facility.enabled", "true", "yes", "is neither true nor false")
 	for _, path := range []string{"CPU", "GPU"} {
 		for _, backend := range []string{"host", "none"} {
@@ -73,8 +76,16 @@ func TestJoulieVariables(t *testing.T) {
 // S0-4, S0-189: where the agent's telemetry comes from. The key is a switch, so that
 // its value is another word than the variable's.
 func TestTelemetrySource(t *testing.T) {
-	for value, want := range map[string]bool{"host": true, "none": false} {
-		c, err := loaded(t, "", "", func(n string) (string, bool) { return value, n == "TELEMETRY_CPU_SOURCE" })
+	for value, want := range map[string]bool{"host": true, "none": false, "http": false} {
+		c, err := loaded(t, "", "", func(n string) (string, bool) {
+			if n == "TELEMETRY_CPU_HTTP_ENDPOINT" {
+				return "http://sim:1/otlp/telemetry/{node}", true
+			}
+			return value, n == "TELEMETRY_CPU_SOURCE"
+		})
+		if (c.CPUSource == "http") != (value == "http") || len(c.pulls()) != map[bool]int{true: 1}[value == "http"] {
+			t.Errorf("%s: %s, %v", value, c.CPUSource, c.pulls())
+		}
 		if err != nil || c.HostEnabled != want || c.origin["host.enabled"] != "variable TELEMETRY_CPU_SOURCE" {
 			t.Errorf("%s: %v, from %s, %v", value, c.HostEnabled, c.origin["host.enabled"], err)
 		}

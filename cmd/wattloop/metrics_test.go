@@ -30,7 +30,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 	}))
 	defer empty.Close()
-	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock", "--scrape=[{url: http://127.0.0.1:1}]", "--storage.remote="+empty.URL, "--storage.remote-otlp=none", "--storage.remote-write="+empty.URL+"/api/v1/write")
+	n := startNode(t, killRules, "--relay.upstream=unix:/nonexistent/relay.sock", "--scrape=[{url: http://127.0.0.1:1}]", "--presets.cpu-power.source=http", "--pull.agent=http://127.0.0.1:1/{node}", "--storage.remote="+empty.URL, "--storage.remote-otlp=none", "--storage.remote-write="+empty.URL+"/api/v1/write")
 	feed := n.feed(t, 170)
 	n.await(t, "a cap", n.ours)
 	// What is counted only once it happens: a span, and a refusal.

@@ -70,6 +70,7 @@ func (p *parts) reload(force bool) error {
 	}
 	p.scraper.Apply(c.Scrape)
 	p.legacyOn.Store(c.LegacyJSON)
+	p.puller.Apply(c.pulls())
 	p.tellRestarts(c)
 	p.log.Info("rules reloaded", "readings", len(set.Readings), "controls", len(set.Controls))
 	return nil

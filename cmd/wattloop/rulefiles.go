@@ -101,6 +101,14 @@ func (c *config) variants() map[string]rules.Choice {
 		say(use, c.PowerPreset)
 		power.Use, cpu = c.PowerPreset, rules.Choice{Use: c.PowerPreset, Origin: said[0]}
 	}
+	if c.PowerSource != sourceStore { // which of the store's samples has no part in it
+		said = nil
+		say("presets.node_power.source", c.PowerSource)
+		power.Use = c.PowerSource
+	}
+	if c.CPUSource != sourceStore {
+		cpu = rules.Choice{Use: c.CPUSource, Origin: fmt.Sprintf("presets.cpu_power.source (%s) is %s", c.origin["presets.cpu_power.source"], c.CPUSource)}
+	}
 	if c.PowerScope == "host" {
 		say(scope, c.PowerScope)
 		power.Suffix = "-host"

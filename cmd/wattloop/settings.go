@@ -50,6 +50,8 @@ func (c *config) settings() []setting {
 		{"rate", "", nil, word(&c.Rate, "covered", "prometheus"), "L", "how rate() is read in files that do not say: covered or prometheus"},
 		{"presets.node_power.use", "", []string{"NODE_POWER_PRESET"}, word(&c.PowerPreset, "otel", "kepler", "kepler-legacy"), "L", "whose metrics node_power and cpu_power are read from; unless set, what the rule files say, which is otel as shipped"},
 		{"presets.node_power.scope", "", []string{"NODE_POWER_SCOPE"}, word(&c.PowerScope, "components", "host"), "L", "what node_power is: the CPU packages and GPUs, or the whole host by its own meter"},
+		{"presets.node_power.source", "", []string{"NODE_POWER_SOURCE"}, word(&c.PowerSource, sourceStore, sourceHTTP, sourceNone), "L", "where node_power comes from: prometheus, the samples of the store; http, the endpoint pull.controller; none, nowhere"},
+		{"presets.cpu_power.source", "", nil, word(&c.CPUSource, sourceStore, sourceHTTP), "L", "where cpu_power comes from: prometheus, the samples of the store; http, the endpoint pull.agent, as TELEMETRY_CPU_SOURCE=http has it"},
 		{"presets.node_power.attributes", "", []string{"PROMETHEUS_RESOURCE_ATTRIBUTES"}, word(&c.Attributes, "auto", "labels", "target_info"), "L", "where the node of an OpenTelemetry series stands: in labels of its own, in target_info, or auto: its labels, and target_info where they do not answer"},
 		{"presets.facility.enabled", "", []string{"ENABLE_FACILITY_METRICS"}, boolean(&c.Facility), "L", "read the six inputs of the facility"},
 		{"naming", "", []string{"PROMETHEUS_NAME_TRANSLATION"}, word(&c.Naming, namings()...), "R", "how OTLP names become stored names; rules are written in the default's spelling and read what they name in any. Another strategy than the one that a store was filled under finds none of its series"},
@@ -79,6 +81,11 @@ func (c *config) settings() []setting {
 		{"api.socket", "", nil, str(&c.APISocket), "R", "unix socket of the command line, 0600, or 0666 where access names a peer; run.path/wattloop.sock unless set"},
 		{"channels", "", nil, &c.Channels, "R", "further ways in, each with its own address, class and limits: a list of {name, listen, class, identity, nodes, gauge, limits, mode, group} (channels.md)"},
 		{"scrape", "", nil, &c.Scrape, "L", "exporters of this node whose pages are read: a list of {url, interval, timeout, node, labels, sample_limit, body_size_limit} (scrape.md)"},
+		{"pull.agent", "", []string{"TELEMETRY_CPU_HTTP_ENDPOINT"}, pullEndpoint(&c.PullAgent), "L", "URL with {node} that answers with OTLP JSON, which cpu_power of this node is read from while presets.cpu_power.source is http (pull.md)"},
+		{"pull.controller", "", []string{"NODE_POWER_HTTP_ENDPOINT"}, pullEndpoint(&c.PullControl), "L", "the same for node_power of the nodes of pull.nodes, while presets.node_power.source is http"},
+		{"pull.nodes", "", nil, names(&c.PullNodes), "L", "nodes whose power pull.controller is asked for; node unless set"},
+		{"pull.interval", "", nil, dur(&c.PullInterval), "L", "time between two polls; at least 100ms"},
+		{"pull.timeout", "", nil, dur(&c.PullTimeout), "L", "how long an answer may take"},
 		{"host.enabled", "", nil, boolean(&c.HostEnabled), "R", "read this machine's own meters"},
 		{"host.interval", "", nil, dur(&c.HostInterval), "R", "how often they are read; at least 100ms"},
 		{"relay.upstream", "", nil, endpoint(&c.RelayUpstream), "R", "OTLP/gRPC endpoint that everything received goes on to, HOST:PORT or unix:PATH; empty is none"},
@@ -87,7 +94,7 @@ func (c *config) settings() []setting {
 		{"control.cpu", "", []string{"TELEMETRY_CPU_CONTROL"}, backend(&c.ControlCPU), "R", "what caps of the CPU packages go to: host, this machine; none, nothing is written"},
 		{"control.gpu", "", []string{"TELEMETRY_GPU_CONTROL"}, backend(&c.ControlGPU), "R", "the same of GPUs"},
 		{"twin.spec", "", nil, str(&c.TwinSpec), "L", "a file with the NodeTwin of this node, or its spec, that is followed as the target of the rule twin_spec_cpu_cap; without one the target is put over the API (joulie.md)"},
-		{"legacy_json", "", nil, boolean(&c.LegacyJSON), "L", "serve a node's power in the legacy JSON too, with one warning a process (api.md)"},
+		{"legacy_json", "", nil, boolean(&c.LegacyJSON), "L", "read the legacy JSON from the endpoints of pull, and serve a node's power in it, each with one warning a process (pull.md, api.md)"},
 		{"log.level", "", nil, word(&c.LogLevel, "debug", "info", "warn", "error"), "R", "what is logged"},
 		{"engine.user", "", nil, str(&c.EngineUser), "W", "whom the engine becomes under root; wattloop, else nobody, unless set"},
 		{"actuation.enabled", "", nil, boolean(&c.Enabled), "W", "nothing is written to hardware until true"},
@@ -103,8 +110,8 @@ func (c *config) settings() []setting {
 // later are the keys of the configuration's design that this version does not
 // have; they are refused by name, not as typing errors.
 func later() []string {
-	return []string{"cluster", "organization", "clusters", "presets.node_power.source",
-		"pull", "control.endpoint", "control.serve", "reference", "recording", "mcp",
+	return []string{"cluster", "organization", "clusters",
+		"control.endpoint", "control.serve", "reference", "recording", "mcp",
 		"flags", "reload", "strict", "assume_running",
 		"actuation.allow_mig", "actuation.ignore_gone", "actuation.partial", "actuation.restore_default_on_corrupt"}
 }

@@ -63,6 +63,13 @@ func (t *twins) rewire(c *config, set *rules.Set) {
 		if w.Preset, w.Scope = presetOf(r); w.Scope == noScope {
 			w.Scope = ""
 		}
+		switch w.Preset {
+		case sourceHTTP:
+			w.Source, w.Preset, w.Failed, w.Warming = twin.SourceHTTP, "", t.p.pullFailed, t.p.pullWarming
+			w.ScopeOf = t.p.pullScope
+		case sourceNone:
+			w.Source = twin.SourceNone
+		}
 	}
 	t.wiring.Store(&w)
 }
