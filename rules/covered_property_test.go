@@ -224,8 +224,8 @@ func (h *history) verdict(t *testing.T, k KeyReading, there bool, now, window fl
 		return "partial"
 	case k.Quality != Fresh:
 		return string(k.Quality)
-	case !k.Valid:
-		return "no value"
+	case !k.Valid || k.Err != "":
+		t.Errorf("%s at %g: %s; fresh and whole, and no value (%s)", h.id, now, say(k), h.story)
 	case k.Value < low*(1-closeEnough) || k.Value > high*(1+closeEnough):
 		t.Errorf("%s at %g: %s; the true power is %g to %g W (%s)", h.id, now, say(k), low, high, h.story)
 	}

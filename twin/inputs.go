@@ -104,8 +104,9 @@ func resultOf(keys []rules.KeyReading, err error) string {
 		if k.Err != "" {
 			return resultError
 		}
-		read = read || k.Valid
-		lacking = lacking || !k.Valid || k.Partial
+		fresh := k.Valid && k.Quality == rules.Fresh // what is stale was read before, and not now
+		read = read || fresh
+		lacking = lacking || !fresh || k.Partial
 	}
 	switch {
 	case !read:

@@ -38,6 +38,8 @@ func TestQueriesCount(t *testing.T) {
 	partial := fresh("a", 100)
 	partial.Partial = true
 	warming := rules.KeyReading{Key: keyOf("b"), Quality: rules.Warming}
+	stale := fresh("a", 100)
+	stale.Quality = rules.Stale
 	for _, keys := range [][]rules.KeyReading{
 		{fresh("a", 100), fresh("b", 0)}, // 0 W is a reading
 		{fresh("a", 100), missing("b")},
@@ -45,6 +47,8 @@ func TestQueriesCount(t *testing.T) {
 		{partial},
 		{},
 		{missing("a"), warming},
+		{stale},
+		{stale, fresh("b", 1)},
 		{fresh("a", 100), twice("b")},
 	} {
 		q.Evaluated("node_power", 1, keys, nil)
@@ -57,8 +61,8 @@ func TestQueriesCount(t *testing.T) {
 # TYPE joulie_twin_input_queries_total counter
 joulie_twin_input_queries_total{input="facility_rack_power",result="success"} 1
 joulie_twin_input_queries_total{input="node_power",result="error"} 2
-joulie_twin_input_queries_total{input="node_power",result="no_data"} 2
-joulie_twin_input_queries_total{input="node_power",result="partial"} 3
+joulie_twin_input_queries_total{input="node_power",result="no_data"} 3
+joulie_twin_input_queries_total{input="node_power",result="partial"} 4
 joulie_twin_input_queries_total{input="node_power",result="success"} 1
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "joulie_twin_input_queries_total"); err != nil {

@@ -50,16 +50,32 @@ func (p *parts) nodeMeters(ctx context.Context, node string) ([]twin.Meter, erro
 		}
 	}
 	now := p.clk.Now().UnixMilli()
+	equal := func(name, value string) *labels.Matcher { return labels.MustNewMatcher(labels.MatchEqual, name, value) }
+	byLabel := equal(nodeLabel.Stored(strategy), node)
+	// By the node's own label, and by the target_info of who lacks it (S0-164).
+	of := [][]*labels.Matcher{{byLabel}}
+	infos, err := p.db.Newest(ctx, now-infoLasts, now, equal("__name__", "target_info"), byLabel, equal("channel", ""))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range infos {
+		of = append(of, []*labels.Matcher{equal("job", s.Metric.Get("job")), equal("instance", s.Metric.Get("instance")), equal(byLabel.Name, "")})
+	}
 	var out []twin.Meter
 	for _, m := range twin.Served() {
-		found, err := p.db.Newest(ctx, now-twin.FreshAtMost, now, labels.MustNewMatcher(labels.MatchEqual, "__name__", m.Stored(strategy)),
-			labels.MustNewMatcher(labels.MatchEqual, nodeLabel.Stored(strategy), node), labels.MustNewMatcher(labels.MatchEqual, "channel", ""))
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range found {
-			out = append(out, twin.Meter{Labels: s.Metric, T: s.T, Interval: s.Interval, V: s.V})
+		for _, who := range of {
+			found, err := p.db.Newest(ctx, now-twin.FreshAtMost, now, append(who, equal("__name__", m.Stored(strategy)), equal("channel", ""))...)
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range found {
+				out = append(out, twin.Meter{Labels: s.Metric, T: s.T, Interval: s.Interval, V: s.V})
+			}
 		}
 	}
 	return out, nil
 }
+
+// infoLasts is how old a target_info may be and still say whose a target is, in
+// milliseconds: as long as one answers in a query.
+const infoLasts = 5 * 60_000
