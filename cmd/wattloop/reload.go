@@ -107,6 +107,10 @@ func warn(log *slog.Logger, msgs []rules.Message) { tell(log.Warn, msgs) }
 // tell logs each message on a line of its own, without the picture of its place.
 func tell(log func(string, ...any), msgs []rules.Message) {
 	for _, m := range msgs {
-		log("file", "at", fmt.Sprintf("%s:%d:%d", m.File, m.Line, m.Col), "message", m.Text, "suggestion", m.Suggestion, "rule", m.Rule)
+		at := m.File
+		if m.Line > 0 {
+			at = fmt.Sprintf("%s:%d:%d", m.File, m.Line, m.Col)
+		}
+		log("file", "at", at, "message", m.Text, "suggestion", m.Suggestion, "rule", m.Rule)
 	}
 }
