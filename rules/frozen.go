@@ -14,6 +14,11 @@ import (
 // stands still in it is called frozen.
 const minFrozen = 3
 
+const (
+	keplerActive = "kepler_node_cpu_active_joules_total"
+	keplerIdle   = "kepler_node_cpu_idle_joules_total"
+)
+
 // frozen is the query of a branch's components whose energy counters all stand
 // still: 0 for one that is frozen, more than 0 for any other. It is empty where
 // the branch reads no energy of packages, GPUs or hosts. They draw power while
@@ -51,18 +56,53 @@ func standsStill(l leaf) string {
 	vs.LabelMatchers = append(vs.LabelMatchers, energy.parts...)
 	m := *l.matrix
 	m.VectorSelector = vs
-	return fmt.Sprintf("(changes(%s) + (count_over_time(%s) < bool %d))", &m, &m, minFrozen)
+	still := fmt.Sprintf("(changes(%s) + (count_over_time(%s) < bool %d))", &m, &m, minFrozen)
+	switch {
+	case energy.beside != "":
+		other := m
+		other.VectorSelector = sibling(vs, energy.beside)
+		return fmt.Sprintf("(%s + changes(%s))", still, &other)
+	case energy.split != "":
+		return fmt.Sprintf("(%s + ignoring (%s) group_left () sum without (%s) (changes(%s)))", still, energy.split, energy.split, &m)
+	}
+	return still
+}
+
+// sibling is the same selector of another metric.
+func sibling(vs *parser.VectorSelector, name string) *parser.VectorSelector {
+	out := *vs
+	out.Name = name
+	out.LabelMatchers = slices.Clone(vs.LabelMatchers)
+	for i, m := range out.LabelMatchers {
+		if m.Name == nameLabel {
+			out.LabelMatchers[i] = labels.MustNewMatcher(labels.MatchEqual, nameLabel, name)
+		}
+	}
+	return &out
 }
 
 func isRate(name string) bool { return name == "rate" || name == "irate" || name == coveredRate }
 
-// energy is what of a metric cannot stand still.
-type energy struct{ parts []*labels.Matcher }
+// energy is what of a metric cannot stand still: of its series those that parts
+// selects, together with the metric beside it, or summed over the label split.
+type energy struct {
+	parts         []*labels.Matcher
+	beside, split string
+}
 
 // energyOf is nil for a selector of anything but hw.energy and hw.host.energy, in
-// any spelling.
+// any spelling, and the counters of Kepler that the presets read. Kepler divides
+// what a zone uses into active and idle, of which either may rest.
 func energyOf(vs *parser.VectorSelector) *energy {
 	name := metricName(vs)
+	switch name {
+	case keplerActive:
+		return &energy{beside: keplerIdle}
+	case keplerIdle:
+		return &energy{beside: keplerActive}
+	case "kepler_node_package_joules_total", "kepler_node_gpu_joules_total", "kepler_node_platform_joules_total":
+		return &energy{split: "mode"}
+	}
 	host, _ := names.Lookup("hw.host.energy")
 	component, _ := names.Lookup("hw.energy")
 	for _, s := range []names.Strategy{
@@ -73,7 +113,7 @@ func energyOf(vs *parser.VectorSelector) *energy {
 		case host.Stored(s):
 			return &energy{}
 		case component.Stored(s):
-			return &energy{[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, hwType(s), "cpu|gpu")}}
+			return &energy{parts: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, hwType(s), "cpu|gpu")}}
 		}
 	}
 	return nil

@@ -92,3 +92,45 @@ func TestFrozenBetweenWholeQueries(t *testing.T) {
 		w.want(r, s, `{k8s_node_name="a"} 10000.00 fresh`)
 	}
 }
+
+// Kepler divides the energy of a zone into active and idle, and its older line into
+// modes: either may rest while the other counts. Where both stand still it has
+// stopped counting.
+func TestFrozenKepler(t *testing.T) {
+	f := func(expr, key, want string, rest, stop float64, series ...string) {
+		t.Helper()
+		w := newWorld(t)
+		for i, s := range series {
+			for at := 0.0; at <= 600; at += 5 {
+				moved := at
+				if i == 1 {
+					moved = min(at, rest)
+				}
+				w.add(s, at, 50*min(moved, stop)+1000)
+			}
+		}
+		r := reading(t, RateCovered, expr, key)
+		got := w.read(r, 600)
+		if got != want {
+			t.Errorf("%s: %s; want %s", series, got, want)
+		}
+		if k := w.one(r, 600); strings.HasSuffix(want, "stale") && !strings.Contains(k.Why, "frozen counter") {
+			t.Errorf("why %q; want a frozen counter", k.Why)
+		}
+	}
+	const (
+		kepler = `sum by (node_name) (label_replace(rate(kepler_node_cpu_active_joules_total{zone=~"package"}[1m]), "joulie_component", "cpu_active", "", "") or label_replace(rate(kepler_node_cpu_idle_joules_total{zone=~"package"}[1m]), "joulie_component", "cpu_idle", "", ""))`
+		active = `kepler_node_cpu_active_joules_total{zone="package",node_name="a"}`
+		idle   = `kepler_node_cpu_idle_joules_total{zone="package",node_name="a"}`
+		legacy = `sum by (exported_instance) (label_replace(rate(kepler_node_package_joules_total[1m]), "joulie_component", "cpu", "", ""))`
+		modeA  = `kepler_node_package_joules_total{mode="idle",exported_instance="a"}`
+		modeB  = `kepler_node_package_joules_total{mode="dynamic",exported_instance="a"}`
+	)
+	f(kepler, "node_name", `{node_name="a"} 100.00 fresh`, 600, 600, active, idle)
+	f(kepler, "node_name", `{node_name="a"} 50.00 fresh`, 100, 600, active, idle)
+	f(kepler, "node_name", `{node_name="a"} 50.00 fresh`, 100, 600, idle, active)
+	f(kepler, "node_name", `{node_name="a"} 0.00 stale`, 600, 400, active, idle)
+	f(legacy, "exported_instance", `{exported_instance="a"} 100.00 fresh`, 600, 600, modeA, modeB)
+	f(legacy, "exported_instance", `{exported_instance="a"} 50.00 fresh`, 100, 600, modeA, modeB)
+	f(legacy, "exported_instance", `{exported_instance="a"} 0.00 stale`, 600, 400, modeA, modeB)
+}
