@@ -25,6 +25,7 @@ type lagGauge struct {
 	late      [lagWindow]bool
 	intervals [lagWindow]int64 // milliseconds
 	n         int
+	age       int64 // of the request before, milliseconds
 	told      bool
 
 	flagged  atomic.Bool
@@ -48,8 +49,14 @@ func (g *lagGauge) add(age, interval int64) (first bool) {
 	if interval <= 0 {
 		return false
 	}
+	// A sender that catches up, as after an outage or with a history, comes nearer
+	// by an interval with each request. That is no lag which will stay.
+	isLate, nearer := age*lagShare > interval, g.age-age
+	if g.age = age; isLate && nearer*2 > interval && nearer*2 < 3*interval {
+		return false
+	}
 	at := g.n % lagWindow
-	g.late[at], g.intervals[at] = age*lagShare > interval, interval
+	g.late[at], g.intervals[at] = isLate, interval
 	g.n++
 	n := min(g.n, lagWindow)
 	late := 0

@@ -102,3 +102,28 @@ func TestFewLateRequestsAreNoLag(t *testing.T) {
 		t.Error("a request without an interval counts")
 	}
 }
+
+// A sender that catches up with a history is late only until it has: each of its
+// requests is nearer to now than the one before. One that stays behind is not.
+func TestCatchingUpIsNoLag(t *testing.T) {
+	b := newBed(t, nil)
+	c := b.r.Channel("default")
+	at := func(sample, now float64) {
+		b.at(now)
+		p := newPayload(node...)
+		p.gauge("hw.power", "W", int64(sample*1000), sample, "hw.id", "cpu0")
+		checkResult(t, b.export(p.md), 1, 0, nil)
+	}
+	for i := range 240 { // 20 minutes in 2 seconds
+		at(float64(i)*5, 1200+float64(i)/120)
+		if c.Lagging().Flagged {
+			t.Fatalf("flagged at sample %d of a history", i)
+		}
+	}
+	for i := range 40 {
+		at(1205+float64(i)*5, 1265+float64(i)*5)
+	}
+	if !c.Lagging().Flagged {
+		t.Error("60 s late for good, and not flagged")
+	}
+}
