@@ -41,7 +41,7 @@ func full() (*engine.Report, Facts) {
 		Readings: []engine.ReadingReport{
 			{Name: "node_power", Unit: "W", KeyReading: rules.KeyReading{Key: node, Value: 400.5, Valid: true, Quality: rules.Fresh, Partial: true, Age: 1500 * time.Millisecond, Why: "cpu1 is absent"}},
 			{Name: "node_power", Unit: "W", KeyReading: rules.KeyReading{Key: labels.FromStrings("k8s_node_name", "worker-02"), Quality: rules.Missing, Err: "boom"}},
-			{Name: "ratio", KeyReading: rules.KeyReading{Value: inf, Valid: true, Quality: rules.Fresh}},
+			{Name: "ratio", Note: "what to know of it", KeyReading: rules.KeyReading{Value: inf, Valid: true, Quality: rules.Fresh}},
 		},
 		Controls: []engine.ControlReport{{
 			Name: "node_power_budget", Mode: "enforce", Purpose: "efficiency", Action: actuate.ActionRAPLCap, Key: node, Phase: engine.Engaged,

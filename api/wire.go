@@ -183,6 +183,7 @@ type Reading struct {
 	AgeSeconds float64           `json:"age_seconds"` // of the oldest component
 	Error      string            `json:"error,omitempty"`
 	Why        string            `json:"why,omitempty"`
+	Note       string            `json:"note,omitempty"` // what to know of its answers, whatever their quality
 }
 
 // Control is a control for one key.
@@ -268,7 +269,7 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	}
 	for _, r := range rep.Readings {
 		w := Reading{Name: r.Name, Key: r.Key.Map(), Unit: r.Unit, Quality: string(r.Quality), Partial: r.Partial,
-			AgeSeconds: r.Age.Seconds(), Error: r.Err, Why: r.Why}
+			AgeSeconds: r.Age.Seconds(), Error: r.Err, Why: r.Why, Note: r.Note}
 		if r.Valid {
 			w.Value = number(r.Value)
 		}

@@ -44,7 +44,8 @@ type RuleReport struct {
 // ReadingReport is one reading for one key, as it was evaluated last.
 type ReadingReport struct {
 	Name, Unit string
-	TS         int64 // of the evaluation, Unix milliseconds
+	Note       string // what to know of its answers, as the rule file says
+	TS         int64  // of the evaluation, Unix milliseconds
 	// Keyless marks the one row of a reading that has no key: it is missing, and
 	// Why or Err says the reason.
 	Keyless bool
@@ -74,7 +75,7 @@ func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
 	}
 	for _, r := range e.rules {
 		for _, kr := range r.readings {
-			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, TS: kr.at, KeyReading: kr.KeyReading})
+			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: kr.at, KeyReading: kr.KeyReading})
 		}
 		for _, key := range sortedKeys(r.states) {
 			st := r.states[key]
@@ -113,7 +114,7 @@ func (rep *Report) keyless(r *rule) {
 		})
 	case r.reading != nil && len(r.readings) == 0:
 		rep.Readings = append(rep.Readings, ReadingReport{
-			Keyless: true, Name: r.reading.Name, Unit: r.reading.Unit, TS: r.at,
+			Keyless: true, Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: r.at,
 			KeyReading: rules.KeyReading{Quality: rules.Missing, Err: failed, Why: why},
 		})
 	}
