@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/wattloop/wattloop/internal/group"
 )
 
 // What Append answers.
@@ -46,7 +48,7 @@ type Queue struct {
 	o        Options
 	segBytes int64 // a file that has reached this is written to no more
 
-	group group         // shares fsyncs
+	group group.Group   // shares fsyncs
 	grown chan struct{} // holds one element after an append
 
 	// Of the reader alone.
@@ -87,7 +89,7 @@ func Open(o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		o: o, segBytes: min(max(o.Limit/16, minSegment), maxSegment),
-		group: newGroup(), grown: make(chan struct{}, 1),
+		group: group.New(), grown: make(chan struct{}, 1),
 	}
 	if o.Fsync {
 		if err := syncFolder(filepath.Dir(dir)); err != nil {
@@ -171,7 +173,7 @@ func (q *Queue) AppendFunc(ctx context.Context, kind byte, build func(segment ui
 	if !q.o.Fsync {
 		return nil
 	}
-	return q.group.do(ctx, q.sync)
+	return q.group.Do(ctx, q.sync)
 }
 
 func (q *Queue) write(kind byte, build func(segment uint64) []byte) error {
@@ -286,7 +288,7 @@ func (q *Queue) Refuse() {
 func (q *Queue) Close() error {
 	var errs []error
 	if q.o.Fsync {
-		errs = append(errs, q.group.do(context.Background(), q.sync))
+		errs = append(errs, q.group.Do(context.Background(), q.sync))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

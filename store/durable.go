@@ -47,7 +47,7 @@ func (db *DB) Sync(ctx context.Context) error {
 	}
 	switch db.o.Durability {
 	case DurabilityFsync:
-		return db.group.do(ctx, db.syncRound)
+		return db.group.Do(ctx, db.syncRound)
 	default:
 		db.unsaved.Store(true)
 		return db.checkLateLog()
@@ -95,56 +95,8 @@ func (db *DB) syncEvery(every time.Duration) {
 		case <-t.C:
 			if db.unsaved.Swap(false) {
 				// A failure freezes the store and is told by the next Sync.
-				_ = db.group.do(context.Background(), db.syncRound)
+				_ = db.group.Do(context.Background(), db.syncRound)
 			}
 		}
 	}
-}
-
-// group lets concurrent callers share one run of a function: whoever comes
-// while it runs waits for the next run, which begins after all of them came.
-type group struct {
-	lead chan struct{} // holds the one who runs
-	next chan *round   // the run that newcomers join; always holds one
-}
-
-type round struct {
-	done chan struct{}
-	err  error
-}
-
-func newGroup() group {
-	g := group{make(chan struct{}, 1), make(chan *round, 1)}
-	g.next <- &round{done: make(chan struct{})}
-	return g
-}
-
-// do returns what a run of f answered that began after do was called.
-func (g group) do(ctx context.Context, f func() error) error {
-	mine := <-g.next
-	g.next <- mine
-	select {
-	case <-mine.done:
-		return mine.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case g.lead <- struct{}{}:
-	}
-	defer func() { <-g.lead }()
-	select {
-	case <-mine.done: // the leader before had begun no earlier than we came
-		return mine.err
-	default:
-	}
-	<-g.next // mine: only a leader replaces it, and ends it before it steps down
-	g.next <- &round{done: make(chan struct{})}
-	mine.err = f()
-	close(mine.done)
-	return mine.err
-}
-
-// exclude keeps every run out until the returned function is called.
-func (g group) exclude() (release func()) {
-	g.lead <- struct{}{}
-	return func() { <-g.lead }
 }

@@ -277,32 +277,6 @@ func TestSyncIsShared(t *testing.T) {
 	})
 }
 
-func TestGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
-		goOn := make(chan error)
-		run := func() error { return <-goOn }
-		done := make(chan error, 3)
-		for range 3 {
-			go func() { done <- g.do(t.Context(), run) }()
-			synctest.Wait()
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := g.do(ctx, run); !errors.Is(err, context.Canceled) {
-			t.Errorf("do with a canceled context = %v", err)
-		}
-		goOn <- io.EOF
-		if err := <-done; err != io.EOF {
-			t.Errorf("the first run = %v; want its own error", err)
-		}
-		goOn <- io.ErrNoProgress
-		if a, b := <-done, <-done; a != io.ErrNoProgress || b != io.ErrNoProgress {
-			t.Errorf("the shared run = %v, %v; want the same error twice", a, b)
-		}
-	})
-}
-
 // Segments that the TSDB cuts off are forgotten, and the new ones followed, also
 // when several went by between two fsyncs.
 func TestSyncFollowsTruncation(t *testing.T) {

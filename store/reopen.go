@@ -62,7 +62,7 @@ func (db *DB) Reopen(ctx context.Context) error {
 func (db *DB) halt(by func(before *freeze) *freeze) (before *freeze) {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	defer db.group.exclude()()
+	defer db.group.Exclude()()
 	before = db.frozen.Load()
 	db.frozen.Store(by(before))
 	return before

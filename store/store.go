@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/storage"
+
+	"github.com/wattloop/wattloop/internal/group"
 )
 
 // The defaults of Options.
@@ -89,7 +91,7 @@ type DB struct {
 	// that failed before the store is frozen.
 	commitMu sync.Mutex
 
-	group   group
+	group   group.Group
 	logs    *segmentLogs // the leader of group's, and while halted Reopen's
 	unsaved atomic.Bool  // a commit since the last fsync; interval mode
 	stop    chan struct{}
@@ -122,7 +124,7 @@ func Open(o Options) (*DB, error) {
 		o:         o,
 		reg:       &registerer{inner: o.Registerer},
 		lock:      lock,
-		group:     newGroup(),
+		group:     group.New(),
 		logs:      newSegmentLogs(o.Path),
 		stop:      make(chan struct{}),
 		freeBytes: freeBytes,
