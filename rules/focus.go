@@ -62,7 +62,7 @@ func (e *Evaluator) readingOf(ctx context.Context, f formed, key labels.Labels, 
 	if f.joined != nil && f.question.value && k.answered != t.round && k.leftOut != t.round {
 		return KeyReading{}, false, nil // target_info may answer
 	}
-	return e.marked(t, k, t.answer(k, ts, staleAfter)), true, nil
+	return t.marked(k, t.answer(k, ts, staleAfter), e.unread()), true, nil
 }
 
 // focus is the key, if it can be evaluated by itself at the instant.

@@ -57,9 +57,9 @@ func (e *Evaluator) planned(ctx context.Context, f formed, p *plan, ts int64, st
 		}
 		return nil, err
 	}
-	out := make([]KeyReading, 0, len(t.keys))
+	out, unread := make([]KeyReading, 0, len(t.keys)), e.unread()
 	for _, k := range t.sortedKeys() {
-		out = append(out, e.marked(t, k, t.answer(k, ts, staleAfter)))
+		out = append(out, t.marked(k, t.answer(k, ts, staleAfter), unread))
 	}
 	return out, nil
 }

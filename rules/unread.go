@@ -64,12 +64,18 @@ func (t *tracker) stoodFor(k *keyState, u labels.Labels) bool {
 	return false
 }
 
-// marked is the answer for a key, partial where a meter is known to be missing.
-func (e *Evaluator) marked(t *tracker, k *keyState, r KeyReading) KeyReading {
+// unread are the series of the meters that cannot be read now.
+func (e *Evaluator) unread() []labels.Labels {
 	if e.Unread == nil {
-		return r
+		return nil
 	}
-	u := t.lacks(k, e.Unread())
+	return e.Unread()
+}
+
+// marked is the answer for a key, partial where one of the unread meters is
+// missing from it.
+func (t *tracker) marked(k *keyState, r KeyReading, unread []labels.Labels) KeyReading {
+	u := t.lacks(k, unread)
 	if u.IsEmpty() {
 		return r
 	}
