@@ -45,7 +45,10 @@ func (l Looker) mirrored(ctx context.Context, ts int64) ([]Doubt, error) {
 		}
 		for i, a := range tracks {
 			for _, b := range tracks[i+1:] {
-				if a.node == b.node && a.mirrors(b) {
+				if b.node != a.node { // they are sorted
+					break
+				}
+				if a.mirrors(b) {
 					out = append(out, Doubt{Mirrored, a.node, "the energy counters of " + a.id + " and " + b.id + " move as one: their sum counts the same joules twice"})
 				}
 			}
@@ -54,12 +57,13 @@ func (l Looker) mirrored(ctx context.Context, ts int64) ([]Doubt, error) {
 	return out, nil
 }
 
-// tracks are the counters that answer at every instant, in the order of node and id.
+// tracks are the counters that answer at every instant, in the order of node and
+// id. Where none answers now, nothing is asked of before.
 func (l Looker) tracks(ctx context.Context, c counters, ts int64) ([]*track, error) {
 	byKey := map[string]*track{}
-	for step := range mirrorSteps + 1 {
+	for step := mirrorSteps; step >= 0; step-- {
 		got, err := l.Query(ctx, c.expr, ts-int64(mirrorSteps-step)*mirrorStep)
-		if err != nil {
+		if err != nil || len(got) == 0 {
 			return nil, err
 		}
 		for _, s := range got {
