@@ -71,8 +71,8 @@ func (g *lagGauge) add(age, interval int64) (first bool) {
 	flagged := n >= lagRequests && (late*2 > n || g.flagged.Load() && late*4 > n)
 	g.flagged.Store(flagged)
 	g.interval.Store(sorted[n/2])
-	g.flag.Set(0)
 	if !flagged {
+		g.flag.Set(0)
 		return false
 	}
 	g.flag.Set(1)
