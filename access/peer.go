@@ -1,9 +1,11 @@
 package access
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +33,15 @@ func (l peerListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return peerConn{c, peerOf(c)}, nil
+}
+
+// SetDeadline ends an Accept that waits, as that of *net.UnixListener does.
+func (l peerListener) SetDeadline(t time.Time) error {
+	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok {
+		return fmt.Errorf("access: %T has no deadline", l.Listener)
+	}
+	return d.SetDeadline(t)
 }
 
 type peerConn struct {

@@ -61,8 +61,12 @@ func (e *QueryError) Unwrap() error { return e.Err }
 // Handler serves every route of this version.
 func Handler(o Options) http.Handler {
 	a := &api{o}
+	return a.serve(a.routes())
+}
+
+func (a *api) serve(routes []route) http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range a.routes() {
+	for _, r := range routes {
 		mux.Handle(r.pattern, a.Door.Need(r.role, r.handler, a.refuse))
 	}
 	return withHeaders(a.Door.HTTP(checkNames(answerUnmatched(mux)), a.refuse))

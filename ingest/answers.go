@@ -88,8 +88,11 @@ func refusalOf(err error) string {
 	if over, ok := errors.AsType[*limitError](err); ok {
 		return over.refusal
 	}
-	if errors.Is(err, errBusy) {
+	switch {
+	case errors.Is(err, errBusy):
 		return refusedMemory
+	case errors.Is(err, errStarting):
+		return refusedStart
 	}
 	return ""
 }

@@ -78,6 +78,9 @@ type Options struct {
 	// StateSync makes an ack wait until the running sums are on the disk, as
 	// Sync does for the samples.
 	StateSync bool
+	// After is the receiver that stood in until this one was there, see Starting.
+	// What it counted goes on here, and Registerer has no part then.
+	After *Receiver
 	// Registerer takes the receiver's own metrics. Nil means none.
 	Registerer prometheus.Registerer
 	// Logger takes warnings. Nil means none.
@@ -100,6 +103,7 @@ type Receiver struct {
 	o       Options
 	metrics *metrics
 	*transports
+	starting bool      // and takes nothing
 	stampers sync.Pool // *stamper
 	acks     acks
 
@@ -145,7 +149,12 @@ func NewReceiver(o Options) *Receiver {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Receiver{o: o, metrics: newMetrics(o.Registerer), transports: newTransports(o.Registerer), channels: map[string]*Channel{}}
+	r := &Receiver{o: o, channels: map[string]*Channel{}}
+	if o.After != nil {
+		r.metrics, r.transports = o.After.metrics, &transports{requests: o.After.requests, refused: o.After.refused}
+	} else {
+		r.metrics, r.transports = newMetrics(o.Registerer), newTransports(o.Registerer)
+	}
 	r.acks.sync, r.acks.clock = r.o.Sync, r.o.Clock
 	r.w = newWalk(&r.o, r.metrics)
 	return r
@@ -167,6 +176,9 @@ func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) 
 // is nil, decisions takes what becomes of each point. The debt is to be settled
 // before the request is answered.
 func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision) (Result, debt, error) {
+	if r.starting {
+		return Result{}, debt{}, &UnavailableError{errStarting}
+	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, debt{}, &UnavailableError{err}
 	}

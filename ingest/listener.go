@@ -42,6 +42,11 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 		return &limitedConn{Conn: c, slots: l.slots}, nil
+	default:
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return &limitedConn{Conn: c, slots: l.slots}, nil
 	case <-l.closed:
 		_ = c.Close() // it was never read from
 		return nil, net.ErrClosed

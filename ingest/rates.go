@@ -39,8 +39,12 @@ func (e *limitError) Error() string { return e.text }
 
 // enter begins a request of about size bytes, 0 when nobody knows how many. It is
 // asked before anything of the request is read; leave ends what it began. The
-// error is a *limitError.
+// error is a *limitError, or of a receiver that takes nothing yet an
+// *UnavailableError.
 func (c *Channel) enter(size int64) error {
+	if c.r.starting {
+		return &UnavailableError{errStarting}
+	}
 	now := c.r.o.Clock()
 	r := &c.rates
 	r.mu.Lock()
@@ -106,6 +110,7 @@ const (
 	refusedStreams = "streams"
 	refusedShare   = "bytes_in_flight" // of the channel
 	refusedMemory  = "memory"          // of all channels
+	refusedStart   = "starting"        // there is no store yet
 )
 
-var refusals = []string{refusedPoints, refusedBytes, refusedStreams, refusedShare, refusedMemory}
+var refusals = []string{refusedPoints, refusedBytes, refusedStreams, refusedShare, refusedMemory, refusedStart}

@@ -28,7 +28,7 @@ type Server struct {
 // transports is what the Servers of one Receiver share.
 type transports struct {
 	inFlight  admission
-	requests  *prometheus.CounterVec
+	requests  *prometheus.CounterVec // these two also of the receiver before, see Options.After
 	refused   *prometheus.CounterVec
 	buffers   sync.Pool // *[]byte
 	inflaters sync.Pool // *gzip.Reader

@@ -75,8 +75,15 @@ func newRigOn(t *testing.T, change func(*ingest.Options), on func(*ingest.Receiv
 		change(&o)
 	}
 	r.recv = ingest.NewReceiver(o)
-	r.server = ingest.NewServer(on(r.recv))
+	r.serve(on(r.recv))
+	return r
+}
 
+// serve opens the transports of an activation.
+func (r *rig) serve(a *ingest.Activation) {
+	t := r.t
+	t.Helper()
+	r.server = ingest.NewServer(a)
 	web := r.server.HTTP()
 	l := listen(t)
 	r.url = "http://" + l.Addr().String()
@@ -99,7 +106,6 @@ func newRigOn(t *testing.T, change func(*ingest.Options), on func(*ingest.Receiv
 			}
 		}
 	})
-	return r
 }
 
 func listen(t *testing.T) net.Listener {

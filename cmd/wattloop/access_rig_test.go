@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -19,15 +18,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
-	"google.golang.org/grpc"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/ingest"
 )
 
 // tokenOf is the token of a role in the tests: never a real one.
@@ -50,6 +49,12 @@ type accessRig struct {
 // newAccessRig serves with what a configuration says of access. users puts alice
 // into the web file, secure a certificate.
 func newAccessRig(t *testing.T, access string, users, secure bool) *accessRig {
+	t.Helper()
+	return newAccessRigAfter(t, access, users, secure, func(*accessRig) {})
+}
+
+// newAccessRigAfter is newAccessRig; starting is called while it is starting.
+func newAccessRigAfter(t *testing.T, access string, users, secure bool, starting func(*accessRig)) *accessRig {
 	t.Helper()
 	r := &accessRig{t: t, dir: t.TempDir(), pool: x509.NewCertPool()}
 	if err := openUp(r.dir); err != nil {
@@ -75,16 +80,25 @@ func newAccessRig(t *testing.T, access string, users, secure bool) *accessRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := c.entry(log)
+	in, err := c.entry(wallClock(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.l, err = c.listen(); err != nil {
 		t.Fatal(err)
 	}
+	step := standAt(r.l, in, log)
+	t.Cleanup(func() {
+		step.leave()
+		if err := step.wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	starting(r)
 	if r.p, err = build(c, wallClock(), log, set, dryPackages(1), nil, in); err != nil {
 		t.Fatal(err)
 	}
+	step.leave()
 	r.p.reread = func() (*config, error) { return c, nil }
 	r.serve()
 	return r
@@ -93,25 +107,16 @@ func newAccessRig(t *testing.T, access string, users, secure bool) *accessRig {
 func (r *accessRig) at(name string) string { return filepath.Join(r.dir, name) }
 
 func (r *accessRig) serve() {
-	r.s = r.p.servers(r.p.apiHandler(func() api.Facts { return r.p.factsAt(time.Now()) }, r.p.reload))
-	var all sync.WaitGroup
-	for _, f := range []func() error{
-		func() error { return r.s.serveWeb(limit(r.l.web)) },
-		func() error { return r.s.serveSocket(limit(r.l.socket)) },
-		func() error { return r.s.serveOTLP(limit(r.l.http)) },
-		func() error { return r.s.grpc.Serve(limit(r.l.grpc)) },
-	} {
-		all.Go(func() {
-			if err := f(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
-				r.t.Error(err)
-			}
-		})
-	}
+	r.s = r.p.servers(r.p.apiHandler(func() api.Facts { return r.p.factsAt(time.Now()) }, r.p.reload), r.p.otlp, r.p.log)
+	var g errgroup.Group
+	r.s.serve(&g, r.l.with(ingest.LimitListener))
 	r.t.Cleanup(func() {
 		r.s.grpc.Stop()
 		r.s.web.Close()
 		r.s.otlp.Close()
-		all.Wait()
+		if err := g.Wait(); err != nil {
+			r.t.Error(err)
+		}
 		r.p.doors.Close()
 		if err := r.p.close(); err != nil {
 			r.t.Error(err)

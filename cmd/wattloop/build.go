@@ -54,7 +54,6 @@ type parts struct {
 	c       *config
 	clk     clock
 	log     *slog.Logger
-	reg     *prometheus.Registry
 	db      *store.DB
 	recv    *ingest.Receiver
 	otlp    *ingest.Server
@@ -92,7 +91,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	if err != nil {
 		return nil, withCode(exitFound, fmt.Errorf("storage.durability: %w", err))
 	}
-	p := &parts{c: c, clk: clk, log: log, entry: in, reg: prometheus.NewRegistry()}
+	p := &parts{c: c, clk: clk, log: log, entry: in}
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "wattloop_log_dropped_total", Help: "Messages of the engine kept out of the log: more than 10 of a kind a second.",
@@ -134,8 +133,8 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 		Appendable: p.db, Sync: p.db.Sync, Clock: clk.Now, OutOfOrder: c.OutOfOrder, Onward: onward,
 		RetryAfter: retryAfter, MaxSeries: mostSeries(c.memoryLimit),
 		Naming: ingest.Naming(c.Naming), Promote: c.Promote, AttributePrefix: c.AttrPrefix,
-		Guard:      in.guard,
-		Registerer: p.reg, Logger: log.With("part", "ingest"),
+		Guard: in.guard,
+		After: in.before, Logger: log.With("part", "ingest"),
 	})
 	if err != nil {
 		return nil, withCode(exitCannot, errors.Join(err, p.closeRelay(), p.db.Close()))

@@ -27,7 +27,7 @@ func openBed(t *testing.T, text string) (*parts, *strings.Builder) {
 	c.StatePath = t.TempDir()
 	var said strings.Builder
 	p := &parts{scraper: scrape.NewManager(scrape.Options{}), puller: &pull.Manager{},
-		c: c, clk: wallClock(), reg: prometheus.NewRegistry(), recv: ingest.NewReceiver(ingest.Options{}),
+		c: c, clk: wallClock(), entry: entry{reg: prometheus.NewRegistry()}, recv: ingest.NewReceiver(ingest.Options{}),
 		log: slog.New(slog.NewTextHandler(&said, nil)),
 	}
 	p.recv.Channel(defaultChannel)

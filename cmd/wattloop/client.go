@@ -141,8 +141,15 @@ func (cl *client) authorize(req *http.Request) error {
 	return nil
 }
 
-// refused is an answer to whoever may not ask; it says which role is missing.
+// refused is an answer to whoever may not ask, with the role that is missing, or
+// to whoever asks too early.
 func (cl *client) refused(code int, body []byte) error {
+	if code == http.StatusServiceUnavailable {
+		var early struct{ ErrorType, Error string }
+		if json.Unmarshal(body, &early) == nil && early.ErrorType == "unavailable" {
+			return withCode(exitCannot, fmt.Errorf("%s: %s", cl.where(), early.Error))
+		}
+	}
 	if code != http.StatusUnauthorized && code != http.StatusForbidden {
 		return nil
 	}

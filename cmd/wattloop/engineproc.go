@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/ingest"
 )
 
 // wardenFD is where the warden leaves its end of the socket pair.
@@ -77,7 +76,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 		return withCode(exitCannot, fmt.Errorf("engine: %w; it is started by wattloop serve", err))
 	}
 	defer link.Close()
-	entry, err := c.entry(log)
+	entry, err := c.entry(clk, log)
 	if err != nil {
 		return withCode(exitFound, err)
 	}
@@ -86,8 +85,10 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 		return err
 	}
 	defer doors.close()
-	p, err := build(c, clk, log, set, link, link.Meters(), entry)
-	if err != nil {
+	step := standAt(doors, entry, log)
+	p, err := unlessEnded(link, func() (*parts, error) { return build(c, clk, log, set, link, link.Meters(), entry) })
+	step.leave()
+	if p == nil {
 		return err
 	}
 	p.reread = again
@@ -96,14 +97,32 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	p.tellInputs(set, c.Attributes)
 	p.doubts.readFrom(set)
 	err = p.serve(ctx, link, doors, stderr)
-	return withCode(exitCannot, errors.Join(err, p.close()))
+	return withCode(exitCannot, errors.Join(err, step.wait(), p.close()))
 }
 
-// shut answers what is in flight, within the deadline; a connection that has
-// still not sent its request is then closed on.
-func shut(ctx context.Context, s *http.Server) {
-	if s.Shutdown(ctx) != nil {
-		s.Close()
+// errWardenGone ends the engine's process.
+var errWardenGone = errors.New("engine: the warden is gone; without it no cap is held, so this process ends")
+
+// unlessEnded is what build returns, or neither parts nor an error where the warden
+// orders the end first: to read a store can take minutes. What build has opened then
+// ends with the process, as in a crash; nothing was acknowledged yet.
+func unlessEnded(link *actuate.Client, build func() (*parts, error)) (*parts, error) {
+	type result struct {
+		p   *parts
+		err error
+	}
+	built := make(chan result, 1)
+	go func() {
+		p, err := build()
+		built <- result{p, err}
+	}()
+	select {
+	case r := <-built:
+		return r.p, r.err
+	case <-link.Stop():
+		return nil, nil
+	case <-link.Gone():
+		return nil, withCode(exitCannot, errWardenGone)
 	}
 }
 
@@ -113,27 +132,14 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 	defer cancel()
 	started := p.clk.Now()
 	p.own = doors.otlp()
-	s := p.servers(p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload))
-	web, otlp, rpc := s.web, s.otlp, s.grpc
+	s := p.servers(p.apiHandler(func() api.Facts { return p.factsAt(started) }, p.reload), p.otlp, p.log)
+	at := doors.with(ingest.LimitListener)
+	if doors.grpc != nil {
+		at.grpc = p.recv.Channel(defaultChannel).Listen(doors.grpc)
+	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	serveHTTP := func(serve func(net.Listener) error, l net.Listener) {
-		if l == nil {
-			return
-		}
-		g.Go(func() error {
-			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-	}
-	serveHTTP(s.serveWeb, limit(doors.web))
-	serveHTTP(s.serveSocket, limit(doors.socket))
-	serveHTTP(s.serveOTLP, limit(doors.http))
-	if doors.grpc != nil {
-		g.Go(func() error { return rpc.Serve(p.recv.Channel("default").Listen(doors.grpc)) })
-	}
+	s.serve(g, at)
 	g.Go(func() error { return p.eng.Run(ctx) })
 	g.Go(func() error { return p.heal(ctx) })
 	if p.host != nil {
@@ -147,12 +153,7 @@ func (p *parts) serve(ctx context.Context, link *actuate.Client, doors *listener
 		dctx, done := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
 		defer done()
 		var ending sync.WaitGroup
-		ending.Go(func() { // what is in flight is answered, within the deadline
-			defer context.AfterFunc(dctx, rpc.Stop)()
-			rpc.GracefulStop()
-		})
-		ending.Go(func() { shut(dctx, web) })
-		ending.Go(func() { shut(dctx, otlp) })
+		ending.Go(func() { s.shut(dctx) })
 		ending.Go(p.doors.Close)
 		ending.Wait()
 		return nil
@@ -193,7 +194,7 @@ func (p *parts) orders(ctx context.Context, link *actuate.Client, end context.Ca
 			p.log.Debug("the warden ordered the end")
 			return nil
 		case <-link.Gone():
-			return errors.New("engine: the warden is gone; without it no cap is held, so this process ends")
+			return errWardenGone
 		case <-link.Reload():
 			p.reload(false) // logged there
 		}

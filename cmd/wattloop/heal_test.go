@@ -66,7 +66,7 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	defer db.Close()
 	recv := ingest.NewReceiver(ingest.Options{Appendable: db})
 	p := &parts{
-		c: &config{}, clk: wallClock(), reg: prometheus.NewRegistry(), db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
+		c: &config{}, clk: wallClock(), entry: entry{reg: prometheus.NewRegistry()}, db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
 		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}), log: slog.New(slog.DiscardHandler), scraper: &scrape.Manager{}, puller: &pull.Manager{},
 	}
 	if err := p.defineChannels(); err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/wattloop/wattloop/access"
-	"github.com/wattloop/wattloop/ingest"
 )
 
 // listeners are the open doors of the engine.
@@ -129,10 +128,13 @@ func (l *listeners) close() {
 	}
 }
 
-// limit bounds the connections of a listener, if there is one.
-func limit(l net.Listener) net.Listener {
-	if l == nil {
-		return nil
+// with are the same doors, each that is there wrapped.
+func (l *listeners) with(wrap func(net.Listener) net.Listener) *listeners {
+	out := *l
+	for _, x := range []*net.Listener{&out.web, &out.grpc, &out.http, &out.socket} {
+		if *x != nil {
+			*x = wrap(*x)
+		}
 	}
-	return ingest.LimitListener(l)
+	return &out
 }

@@ -193,7 +193,7 @@ func (f *relayFlags) serveMetrics(reg *prometheus.Registry, stderr io.Writer) (e
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(limit(l)) }()
+	go func() { done <- s.Serve(ingest.LimitListener(l)) }()
 	fmt.Fprintf(stderr, "listening on web=%s\n", l.Addr())
 	return func() error {
 		err := s.Close()

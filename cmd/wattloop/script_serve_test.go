@@ -47,8 +47,9 @@ func servedIn(ts *testscript.TestScript) *served {
 }
 
 // serve FLAG... starts wattloop serve in the script's folder and waits until it
-// listens. $WEB, $OTLP and $SOCK tell where, $WARDEN is its process.
-func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
+// listens. $WEB, $OTLP and $SOCK tell where, $WARDEN is its process. With a ! it
+// does not wait: listens does.
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	exe, err := exec.LookPath("wattloop")
 	ts.Check(err)
 	s := &served{cmd: exec.Command(exe, append(serveArgs(ts), args...)...), done: make(chan struct{})}
@@ -65,13 +66,21 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 		<-s.done
 		ts.Logf("serve said:\n%s", s.said.String())
 	})
+	ts.Setenv("SOCK", ts.MkAbs("run/wattloop.sock"))
+	ts.Setenv("WARDEN", strconv.Itoa(s.cmd.Process.Pid))
+	if !neg {
+		scriptListens(ts, false, nil)
+	}
+}
+
+// listens waits until serve says so.
+func scriptListens(ts *testscript.TestScript, _ bool, _ []string) {
+	s := servedIn(ts)
 	if !poll(func() bool { return s.over() || s.door("otlp-http") != "" }) || s.over() {
 		ts.Fatalf("serve does not listen")
 	}
 	ts.Setenv("WEB", s.door("web"))
 	ts.Setenv("OTLP", s.door("otlp-http"))
-	ts.Setenv("SOCK", ts.MkAbs("run/wattloop.sock"))
-	ts.Setenv("WARDEN", strconv.Itoa(s.cmd.Process.Pid))
 }
 
 func (s *served) over() bool {

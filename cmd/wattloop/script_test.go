@@ -59,6 +59,7 @@ func runScripts(t *testing.T, dir string) {
 			"uncomment": scriptUncomment,
 			"expand":    scriptExpand,
 			"serve":     scriptServe,
+			"listens":   scriptListens,
 			"refused":   scriptRefused,
 			"signal":    scriptSignal,
 			"ended":     scriptEnded,

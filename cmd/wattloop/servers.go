@@ -2,29 +2,37 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/access/webfile"
+	"github.com/wattloop/wattloop/ingest"
 )
 
 // entry is who comes in, and how it is made sure.
 type entry struct {
-	guard *access.Guard
-	web   *webfile.File // nil: no TLS and no users
+	guard  *access.Guard
+	web    *webfile.File    // nil: no TLS and no users
+	before *ingest.Receiver // takes nothing, until there is a store
+	reg    *prometheus.Registry
 }
 
 // entry reads the credentials and the web file.
-func (c *config) entry(log *slog.Logger) (entry, error) {
+func (c *config) entry(clk clock, log *slog.Logger) (entry, error) {
 	web, guard, err := c.admit()
 	if err != nil {
 		return entry{}, err
@@ -33,7 +41,9 @@ func (c *config) entry(log *slog.Logger) (entry, error) {
 		web.Failed = func(err error) { log.Error("web.config_file", "err", err) }
 	}
 	c.warnReadable(log)
-	return entry{guard, web}, nil
+	reg := prometheus.NewRegistry()
+	before := ingest.Starting(ingest.Options{Guard: guard, Clock: clk.Now, Registerer: reg, Logger: log.With("part", "ingest")})
+	return entry{guard, web, before, reg}, nil
 }
 
 // accessAgain is who may do what after a reload. The addresses and the web file
@@ -82,31 +92,31 @@ type servers struct {
 }
 
 // servers makes them, under the web file's TLS if it has any.
-func (p *parts) servers(api http.Handler) *servers {
+func (e entry) servers(api http.Handler, ingest *ingest.Server, log *slog.Logger) *servers {
 	const h1, h2 = "http/1.1", "h2"
 	s := &servers{
 		web:  &http.Server{Handler: api, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10},
-		otlp: p.otlp.HTTP(),
+		otlp: ingest.HTTP(),
 	}
 	var options []grpc.ServerOption
-	if p.web.TLS() != nil {
+	if e.web.TLS() != nil {
 		s.secure = true
 		protocols := []string{h2, h1}
-		if !p.web.HTTP2() {
+		if !e.web.HTTP2() {
 			protocols = protocols[1:]
 		}
-		quiet := slog.NewLogLogger(p.log.Handler(), slog.LevelDebug) // whoever knocks and goes
+		quiet := slog.NewLogLogger(log.Handler(), slog.LevelDebug) // whoever knocks and goes
 		for _, h := range []*http.Server{s.web, s.otlp} {
 			h.Protocols = new(http.Protocols)
 			h.Protocols.SetHTTP1(true)
-			h.Protocols.SetHTTP2(p.web.HTTP2())
+			h.Protocols.SetHTTP2(e.web.HTTP2())
 			h.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 16}
-			h.TLSConfig, h.ErrorLog = p.web.TLS(protocols...), quiet
-			h.Handler = withWebHeader(p.web, h.Handler)
+			h.TLSConfig, h.ErrorLog = e.web.TLS(protocols...), quiet
+			h.Handler = withWebHeader(e.web, h.Handler)
 		}
-		options = append(options, grpc.Creds(credentials.NewTLS(p.web.TLS(h2))))
+		options = append(options, grpc.Creds(credentials.NewTLS(e.web.TLS(h2))))
 	}
-	s.grpc = p.otlp.GRPC(options...)
+	s.grpc = ingest.GRPC(options...)
 	return s
 }
 
@@ -121,13 +131,49 @@ func withWebHeader(web *webfile.File, next http.Handler) http.Handler {
 	})
 }
 
-func (s *servers) serveWeb(l net.Listener) error    { return s.over(s.web, l) }
-func (s *servers) serveOTLP(l net.Listener) error   { return s.over(s.otlp, l) }
-func (s *servers) serveSocket(l net.Listener) error { return s.web.Serve(l) }
+// serve has them answer at the doors, each in a goroutine of g, until shut.
+func (s *servers) serve(g *errgroup.Group, at *listeners) {
+	for _, d := range []struct {
+		l     net.Listener
+		serve func(net.Listener) error
+	}{
+		{at.web, func(l net.Listener) error { return s.over(s.web, l) }},
+		{at.socket, s.web.Serve},
+		{at.http, func(l net.Listener) error { return s.over(s.otlp, l) }},
+		{at.grpc, s.grpc.Serve},
+	} {
+		if d.l == nil {
+			continue
+		}
+		g.Go(func() error {
+			if err := d.serve(d.l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+				return err
+			}
+			return nil
+		})
+	}
+}
 
 func (s *servers) over(h *http.Server, l net.Listener) error {
 	if s.secure {
 		return h.ServeTLS(l, "", "")
 	}
 	return h.Serve(l)
+}
+
+// shut answers what is in flight, until ctx ends.
+func (s *servers) shut(ctx context.Context) {
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		defer context.AfterFunc(ctx, s.grpc.Stop)()
+		s.grpc.GracefulStop()
+	})
+	for _, h := range []*http.Server{s.web, s.otlp} {
+		ending.Go(func() {
+			if h.Shutdown(ctx) != nil {
+				h.Close() // a connection that has still not sent its request
+			}
+		})
+	}
+	ending.Wait()
 }
