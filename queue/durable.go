@@ -3,6 +3,8 @@ package queue
 import (
 	"errors"
 	"os"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // seal ends writing to the newest file. With fsync the next sync closes it.
@@ -52,7 +54,7 @@ func (q *Queue) sync() error {
 		errs = append(errs, w.Sync())
 	}
 	if fresh {
-		errs = append(errs, syncFolder(q.o.Dir))
+		errs = append(errs, disk.SyncFolder(q.o.Dir))
 	}
 	err := errors.Join(errs...)
 	if err != nil {
@@ -65,12 +67,4 @@ func (q *Queue) sync() error {
 		q.mu.Unlock()
 	}
 	return errors.Join(unsafe, err)
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/wattloop/wattloop/internal/disk"
 	"github.com/wattloop/wattloop/internal/group"
 )
 
@@ -92,7 +93,7 @@ func Open(o Options) (*Queue, error) {
 		group: group.New(), grown: make(chan struct{}, 1),
 	}
 	if o.Fsync {
-		if err := syncFolder(filepath.Dir(dir)); err != nil {
+		if err := disk.SyncFolder(filepath.Dir(dir)); err != nil {
 			return nil, err
 		}
 	}

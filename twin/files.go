@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // nodeName is what may be the name of a folder: the names that Kubernetes gives,
@@ -33,13 +35,15 @@ type Files struct {
 // value of now (S0-90). What a person has put there stays.
 func (f *Files) Begin() error {
 	f.known = map[string]map[string]string{}
-	old, err := filepath.Glob(filepath.Join(f.Dir, "*", "twin.json"))
-	if err != nil {
-		return fmt.Errorf("twin: %w", err)
-	}
 	var failed []error
-	for _, p := range old {
-		failed = append(failed, os.Remove(p))
+	for _, name := range []string{"twin.json", "twin.json" + disk.Unfinished, "hardware.json" + disk.Unfinished} {
+		old, err := filepath.Glob(filepath.Join(f.Dir, "*", name))
+		if err != nil {
+			return fmt.Errorf("twin: %w", err)
+		}
+		for _, p := range old {
+			failed = append(failed, os.Remove(p))
+		}
 	}
 	return errors.Join(failed...)
 }
@@ -84,7 +88,7 @@ func (f *Files) put(node, name string, doc, timeless any) error {
 	if err != nil {
 		return fmt.Errorf("twin: %s of %s: %w", name, node, err)
 	}
-	if err := replace(filepath.Join(f.Dir, node, name), append(text, '\n'), false); err != nil {
+	if err := replace(filepath.Join(f.Dir, node, name), append(text, '\n'), true); err != nil {
 		return err
 	}
 	if f.known[node] == nil {
@@ -113,49 +117,13 @@ func (t Twin) timeless() Twin {
 	return t
 }
 
-// replace writes a file in one step: a reader sees the old text or the new one.
-// With durable it outlives the machine.
-func replace(path string, text []byte, durable bool) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// replace writes a file that everybody may read, and makes its folder.
+func replace(path string, text []byte, hasty bool) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("twin: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".*.tmp")
-	if err != nil {
+	if err := (disk.File{Path: path, Mode: 0o644, Hasty: hasty}).Replace(text); err != nil {
 		return fmt.Errorf("twin: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("twin: %w", err)
-		}
-	}()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if durable {
-		if err := f.Sync(); err != nil {
-			return err
-		}
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil || !durable {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return nil
 }

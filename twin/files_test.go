@@ -64,8 +64,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("a node that is gone: %v", err)
 	}
 
-	// S0-90: the next process does not pass on what this one read.
+	// S0-90: the next process does not pass on what this one read, nor the half of
+	// it that it was writing.
 	write(t, filepath.Join(dir, "w1", "spec.json"), "{}")
+	write(t, filepath.Join(dir, "w1", "twin.json.tmp"), "{")
 	f = &Files{Dir: dir}
 	if err := f.Begin(); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // Keeper holds the target of this machine's node: from a watched file, or as it
@@ -159,7 +161,7 @@ func (k *Keeper) Put(text []byte) (*Spec, error) {
 	if err := k.free(); err != nil {
 		return nil, err
 	}
-	if err := replace(k.path(), text, true); err != nil {
+	if err := replace(k.path(), text, false); err != nil {
 		return nil, err
 	}
 	k.spec, k.why = spec, ""
@@ -196,14 +198,10 @@ func (k *Keeper) free() error {
 }
 
 func (k *Keeper) forget() error {
-	err := os.Remove(k.path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := disk.Remove(k.path()); err != nil {
 		return fmt.Errorf("twin: %w", err)
 	}
-	return syncDir(filepath.Dir(k.path()))
+	return nil
 }
 
 // Now is the target, nil without one, and why what came last is not taken. The

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // makePrivate makes a folder that is the warden's alone, and its parents. One
@@ -31,60 +33,27 @@ func makePrivate(path string) error {
 	case st.Mode&0o077 != 0:
 		return os.Chmod(path, 0o700)
 	}
-	return syncDir(filepath.Dir(path))
+	return disk.SyncFolder(filepath.Dir(path))
 }
 
-// replaceFile puts data in the place of dir/name so that a reader, or the next
-// start after a kill at any instant, finds the old content or the new one,
-// whole. It does not wait for the disk.
+// replaceFile puts data in the place of dir/name, for what need not outlive the
+// machine.
 func replaceFile(dir, name string, data []byte) error {
-	return replace(dir, name, data, false, func(string) {})
+	return disk.File{Path: filepath.Join(dir, name), Hasty: true}.Replace(data)
 }
 
 // replaceDurably is replaceFile and returns when the new content also survives
 // the loss of power.
 func replaceDurably(dir, name string, data []byte, fault func(string)) error {
-	return replace(dir, name, data, true, fault)
-}
-
-func replace(dir, name string, data []byte, durable bool, fault func(string)) (err error) {
-	tmp := filepath.Join(dir, name+".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp) // best effort: the next write truncates it
+	return disk.File{Path: filepath.Join(dir, name), Sync: func(f *os.File) error {
+		if f.Name() == dir {
+			fault(FaultRenamed)
+			return f.Sync()
 		}
-	}()
-	_, err = f.Write(data)
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+		err := f.Sync()
+		if err == nil {
+			fault(FaultTmpWritten)
+		}
 		return err
-	}
-	fault(FaultTmpWritten)
-	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	fault(FaultRenamed)
-	if !durable {
-		return nil
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	}}.Replace(data)
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 const latchName = "latch.json"
@@ -72,11 +74,7 @@ func (l *latch) close() error {
 func (l *latch) open() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := os.Remove(filepath.Join(l.dir, latchName))
-	if err == nil {
-		err = syncDir(l.dir)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.Remove(filepath.Join(l.dir, latchName)); err != nil {
 		return fmt.Errorf("warden: latch: %w", err)
 	}
 	l.on = false

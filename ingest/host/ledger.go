@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // Boot says which run of the kernel this is and how old it is. Both spans come
@@ -207,8 +209,14 @@ func (l *ledger) save(boot Boot, energies []*component) error {
 	if err != nil {
 		panic("BUG: host: " + err.Error()) // finite numbers and texts alone
 	}
-	return replace(filepath.Join(l.dir, ledgerFile), fmt.Appendf(nil, "wattloop ledger %d %08x\n%s",
-		ledgerVersion, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)), body))
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("host: %w", err)
+	}
+	data := fmt.Appendf(nil, "wattloop ledger %d %08x\n%s", ledgerVersion, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)), body)
+	if err := (disk.File{Path: filepath.Join(l.dir, ledgerFile), Hasty: true}).Replace(data); err != nil {
+		return fmt.Errorf("host: %w", err)
+	}
+	return nil
 }
 
 func (c *component) saved() savedEnergy {
@@ -217,21 +225,6 @@ func (c *component) saved() savedEnergy {
 		s.Counters = append(s.Counters, savedCounter{Path: k.meter.Path, Range: k.meter.Range, Value: k.value, Apart: k.apart})
 	}
 	return s
-}
-
-// replace puts a file in the place of another whole.
-func replace(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("host: %w", err)
-	}
-	next := path + ".new"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("host: %w", err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("host: %w", err)
-	}
-	return nil
 }
 
 // reckon takes the clock anew, after somebody has set it.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // standing remembers in a file which activations nobody has ended. When the
@@ -94,7 +94,6 @@ func (s *standing) remove(name string) error {
 	return s.write()
 }
 
-// write puts a whole new file in the place of the old one.
 func (s *standing) write() error {
 	if s.path == "" {
 		return nil
@@ -103,21 +102,5 @@ func (s *standing) write() error {
 	if err != nil {
 		return err
 	}
-	next := s.path + ".new"
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next, s.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(s.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return disk.File{Path: s.path}.Replace(b)
 }
