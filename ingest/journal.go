@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // journal keeps the accumulator on disk. What a request changes is written to the
@@ -58,7 +60,6 @@ const (
 	snapshotSuffix = ".snapshot"
 	logSuffix      = ".log"
 	damagedSuffix  = ".damaged"
-	unfinished     = ".tmp"
 
 	journalGrows = 8 << 20 // bytes of a log before the first thought of a snapshot
 )
@@ -79,7 +80,21 @@ func openJournal(dir string, fsync bool, log *slog.Logger, m *stateMetrics) (*jo
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: another process holds it: %w", dir, err), lock.Close())
 	}
-	return &journal{dir: dir, fsync: fsync, log: log, m: m, lock: lock, sync: (*os.File).Sync}, nil
+	j := &journal{dir: dir, fsync: fsync, log: log, m: m, lock: lock, sync: (*os.File).Sync}
+	if err := j.tidy(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return j, nil
+}
+
+// tidy removes the snapshots that earlier processes died over: none of a later one
+// has their number.
+func (j *journal) tidy() error {
+	parts, err := filepath.Glob(filepath.Join(j.dir, "*"+snapshotSuffix+disk.Unfinished))
+	for _, p := range parts {
+		err = errors.Join(err, os.Remove(p))
+	}
+	return err
 }
 
 // write appends one record and says what an ack must wait for.
@@ -233,22 +248,8 @@ func (j *journal) syncDir() error {
 
 // save writes snapshot n so that it is there whole or not at all.
 func (j *journal) save(n uint64, snapshot []byte) error {
-	name := j.path(n, snapshotSuffix)
-	f, err := os.OpenFile(name+unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := (disk.File{Path: j.path(n, snapshotSuffix), Sync: j.sync}).Replace(snapshot); err != nil {
 		return err
-	}
-	if _, err = f.Write(snapshot); err == nil {
-		err = j.sync(f)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(name+unfinished, name)
-	}
-	if err == nil {
-		err = j.syncDir()
-	}
-	if err != nil {
-		return errors.Join(err, removed(name+unfinished))
 	}
 	j.snapped.Store(int64(len(snapshot)))
 	j.m.snapshots.Inc()

@@ -423,3 +423,23 @@ func TestJournalWriteBesideFsync(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A process that dies while it saves a snapshot leaves a part of one. No later
+// snapshot has its number, so that only the next start can remove it.
+func TestUnfinishedSnapshotIsRemoved(t *testing.T) {
+	d := newDurableBed(t)
+	d.at(1000)
+	d.activate("a", 100, 100)
+	d.delta(100, 110, 1, 1, 0, "")
+	for _, name := range []string{"00000000.snapshot.tmp", "00000007.snapshot.tmp"} {
+		if err := os.WriteFile(filepath.Join(d.r.w.sums.journal.dir, name), []byte("part"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.restart()
+	if left, _ := filepath.Glob(filepath.Join(d.r.w.sums.journal.dir, "*.tmp")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	d.activate("a", 140, 100)
+	d.delta(100, 110, 1, 0, 1, "") // what is whole is known
+}
