@@ -98,15 +98,15 @@ func (o *ChannelOptions) Check() error {
 	switch cmp.Or(o.Class, Node) {
 	case Node, Workload:
 	default:
-		return fmt.Errorf("class %q: want node or workload", o.Class)
+		return InKey("class", "class %q: want node or workload", o.Class)
 	}
 	switch cmp.Or(o.Gauge, GaugeLast) {
 	case GaugeLast, GaugeMin, GaugeMax, GaugeAvg:
 	default:
-		return fmt.Errorf("gauge %q: want last, min, max or avg", o.Gauge)
+		return InKey("gauge", "gauge %q: want last, min, max or avg", o.Gauge)
 	}
 	if !channelNames.MatchString(o.Name) {
-		return fmt.Errorf("%q: a name is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit", o.Name)
+		return InKey("name", "%q: a name is 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit", o.Name)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -32,7 +31,7 @@ type Identity struct {
 // Check refuses what could not be a label, and an identity that says nothing.
 func (id *Identity) Check() error {
 	if *id == (Identity{}) {
-		return errors.New("the identity is empty: say at least who the actor is")
+		return InKey("identity", "the identity is empty: say at least who the actor is")
 	}
 	for _, f := range []struct{ name, value string }{
 		{"actor_uid", id.ActorUID}, {"actor_name", id.ActorName}, {"atespace", id.Atespace},
@@ -41,7 +40,7 @@ func (id *Identity) Check() error {
 		{"service_name", id.ServiceName}, {"service_namespace", id.ServiceNamespace},
 	} {
 		if why := unfit(f.value); why != fine || !validText(f.value) {
-			return fmt.Errorf("identity: %s: at most %d bytes of UTF-8 without control characters", f.name, maxLabelValue)
+			return InKey("identity", "identity: %s: at most %d bytes of UTF-8 without control characters", f.name, maxLabelValue)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (l *accessList) Set(s string) error {
 	}
 	out := accessList{}
 	for i, n := range doc.Content[0].Content {
-		e, err := readEntry(n)
+		e, _, err := readEntry(n)
 		if err != nil {
 			return fmt.Errorf("entry %d: %w", i+1, err)
 		}
@@ -92,9 +92,9 @@ func (l *accessList) read(v *yaml.Node, f *fileReader) {
 	}
 	out := accessList{}
 	for i, n := range v.Content {
-		e, err := readEntry(n)
+		e, at, err := readEntry(n)
 		if err != nil {
-			f.fail(n, "", "access: entry %d: %s", i+1, err)
+			f.fail(at, "", "access: entry %d: %s", i+1, err)
 			continue
 		}
 		out = append(out, e)
@@ -133,9 +133,10 @@ func (f *fileReader) hide(v *yaml.Node, from int) func() {
 	}
 }
 
-func readEntry(n *yaml.Node) (e accessEntry, err error) {
+// readEntry reads one entry. An error comes with the node that it lies in.
+func readEntry(n *yaml.Node) (e accessEntry, at *yaml.Node, err error) {
 	if n.Kind != yaml.MappingNode {
-		return e, errors.New("want keys, like {role: push, token_file: PATH}")
+		return e, n, errors.New("want keys, like {role: push, token_file: PATH}")
 	}
 	given := 0
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -144,7 +145,7 @@ func readEntry(n *yaml.Node) (e accessEntry, err error) {
 		switch k {
 		case "role", "roles":
 			if e.roles != nil {
-				return e, errors.New("has role and roles: want one of them")
+				return e, n.Content[i], errors.New("has role and roles: want one of them")
 			}
 			e.roles, err = readRoles(v)
 		case "peer":
@@ -157,25 +158,25 @@ func readEntry(n *yaml.Node) (e accessEntry, err error) {
 		case "user":
 			into = &e.user
 		default:
-			return e, fmt.Errorf("unknown key %s; want role or roles, and token_file, token, user or peer", k)
+			return e, n.Content[i], fmt.Errorf("unknown key %s; want role or roles, and token_file, token, user or peer", k)
 		}
 		if into != nil {
 			given++
 			if *into = v.Value; v.Kind != yaml.ScalarNode || v.Value == "" {
-				return e, fmt.Errorf("%s has no value", k)
+				return e, n.Content[i], fmt.Errorf("%s has no value", k)
 			}
 		}
 		if err != nil {
-			return e, err
+			return e, v, err
 		}
 	}
 	switch {
 	case len(e.roles) == 0:
-		return e, errors.New("has no role: want role: push, read, admin or actuate")
+		return e, n, errors.New("has no role: want role: push, read, admin or actuate")
 	case given != 1:
-		return e, errors.New("want one of token_file, token, user and peer")
+		return e, n, errors.New("want one of token_file, token, user and peer")
 	}
-	return e, nil
+	return e, nil, nil
 }
 
 func readRoles(v *yaml.Node) ([]access.Role, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -185,7 +186,7 @@ func (r *channelReader) channel(n *yaml.Node) (channelConfig, bool) {
 		s.Class = ingest.Workload
 	}
 	if err := c.check(); err != nil {
-		r.f.fail(r.lines["name"], "", "channels: %s: %s", s.Name, err)
+		r.f.fail(r.place(err, r.lines["name"]), "", "channels: %s: %s", s.Name, err)
 	}
 	return c, len(r.f.messages) == before
 }
@@ -196,13 +197,23 @@ func (c *channelConfig) check() error {
 	case ownChannel(c.Spec.Name):
 		return fmt.Errorf("is a channel of the program itself; choose another name")
 	case c.Identity != nil && c.Spec.Class == ingest.Node:
-		return fmt.Errorf("a channel of class node has no identity: its producers are trusted")
+		return ingest.InKey("identity", "a channel of class node has no identity: its producers are trusted")
 	case c.Identity != nil:
 		if err := c.Identity.Check(); err != nil {
 			return err
 		}
 	}
 	return c.Spec.Check()
+}
+
+// place is the value of the key that err lies in; of no one key, or of one that is
+// not there, it is other.
+func (r *channelReader) place(err error, other *yaml.Node) *yaml.Node {
+	var ke *ingest.KeyError
+	if errors.As(err, &ke) && r.lines[ke.Key] != nil {
+		return r.lines[ke.Key]
+	}
+	return other
 }
 
 // keyReader reads the value of one key.
@@ -234,7 +245,7 @@ func (r *channelReader) keys(n *yaml.Node, where string, known []keyReader) {
 			r.f.fail(k, nearest.Of(k.Value, words), "%s: unknown key %s", where, k.Value)
 			continue
 		}
-		if where == "channels" {
+		if !strings.Contains(where, ":") { // not within a key of the definition
 			r.lines[k.Value] = v
 		}
 		if err := known[j].read(v); err != nil {

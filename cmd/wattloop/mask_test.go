@@ -84,8 +84,8 @@ func TestAccessErrorsShowTheirLines(t *testing.T) {
 		t.Fatal("taken")
 	}
 	for _, want := range []string{
-		":2:5: error: access: entry 1: role \"pusher\"", "2 |   - {role: pusher, token: <secret>}\n",
-		"access: entry 2: want one of", "3 |   - {role: read}\n", "access: entry 3: unknown key secret", "4 |   - role: read\n",
+		":2:12: error: access: entry 1: role \"pusher\"", "2 |   - {role: pusher, token: <secret>}\n",
+		"access: entry 2: want one of", "3 |   - {role: read}\n", ":5:5: error: access: entry 3: unknown key secret", "5 |     secret: <secret>\n",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in:\n%v", want, err)

@@ -147,7 +147,7 @@ func (r *targetReader) target(n *yaml.Node) (scrape.Target, bool) {
 	})
 	if len(r.f.messages) == before {
 		if err := t.Check(); err != nil {
-			r.f.fail(r.at, "", "scrape: %s", err)
+			r.f.fail(r.place(err, r.at), "", "scrape: %s", err)
 		}
 	}
 	return t, len(r.f.messages) == before

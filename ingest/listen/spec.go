@@ -2,7 +2,6 @@ package listen
 
 import (
 	"cmp"
-	"fmt"
 	"io/fs"
 	"reflect"
 	"slices"
@@ -41,21 +40,29 @@ func (s *Spec) Check() error {
 	sockets := false
 	for _, a := range s.Listen {
 		if err := a.reach(s.class()); err != nil {
-			return fmt.Errorf("listen: %w", err)
+			return ingest.InKey("listen", "listen: %w", err)
 		}
 		sockets = sockets || a.Network == "unix"
 	}
 	switch {
 	case !sockets && (s.Mode != 0 || s.Group != ""):
-		return fmt.Errorf("mode and group are those of a unix socket; %s is none", s.Listen[0])
+		return ingest.InKey(s.socketKey(), "mode and group are those of a unix socket; %s is none", s.Listen[0])
 	case s.Mode&^0o777 != 0 || s.Mode != 0 && s.Mode&0o200 == 0:
-		return fmt.Errorf("mode: %#o: want permissions like 0660; who may connect is who may write", s.Mode)
+		return ingest.InKey("mode", "mode: %#o: want permissions like 0660; who may connect is who may write", s.Mode)
 	case s.Limits.Conns != 0 && s.Limits.Conns < leastConns:
-		return fmt.Errorf("limits: conns: %d: at least %d: a program has one for each exporter, and the self-test of an activation needs one too", s.Limits.Conns, leastConns)
+		return ingest.InKey("limits", "limits: conns: %d: at least %d: a program has one for each exporter, and the self-test of an activation needs one too", s.Limits.Conns, leastConns)
 	case s.class() == ingest.Workload && len(s.Nodes) > 0:
-		return fmt.Errorf("nodes: what a workload says of its node is deleted; the identity's node is set")
+		return ingest.InKey("nodes", "nodes: what a workload says of its node is deleted; the identity's node is set")
 	}
 	return nil
+}
+
+// socketKey is the key of s that only a unix socket has.
+func (s *Spec) socketKey() string {
+	if s.Mode != 0 {
+		return "mode"
+	}
+	return "group"
 }
 
 // Here says what s needs and this machine does not have: the group of its socket.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/wattloop/wattloop/ingest"
 )
 
 // The defaults of a Target.
@@ -93,13 +95,13 @@ func (t *Target) Check() error {
 	case t.URL == "":
 		return errors.New("has no url")
 	case d.Interval < 100*time.Millisecond:
-		return fmt.Errorf("interval %s: at least 100ms", d.Interval)
+		return ingest.InKey("interval", "interval %s: at least 100ms", d.Interval)
 	case d.Timeout > d.Interval:
-		return fmt.Errorf("timeout %s is longer than the interval %s", d.Timeout, d.Interval)
+		return ingest.InKey("timeout", "timeout %s is longer than the interval %s", d.Timeout, d.Interval)
 	case d.SampleLimit < 0, d.BodyLimit < 0:
 		return errors.New("a limit is below 0")
 	case len(d.Labels) > maxLabels/2:
-		return fmt.Errorf("%d labels: at most %d", len(d.Labels), maxLabels/2)
+		return ingest.InKey("labels", "%d labels: at most %d", len(d.Labels), maxLabels/2)
 	}
 	if _, err := ParseURL(t.URL); err != nil {
 		return err
