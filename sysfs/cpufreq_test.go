@@ -32,11 +32,10 @@ func TestPoliciesC58(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	f := sysfs.New(t.TempDir())
-	if got := policies(t, f); got != nil {
+	if got := policies(t, sysfs.New(t.TempDir())); got != nil {
 		t.Errorf("a machine without cpufreq has %q", got)
 	}
-	for path, text := range map[string]string{
+	f := sysfstest.Of(t, map[string]string{
 		"devices/system/cpu/cpufreq/policy0/related_cpus":      "0 1",
 		"devices/system/cpu/cpufreq/policy0/scaling_driver":    "intel_pstate",
 		"devices/system/cpu/cpu0/cpufreq/scaling_cur_freq":     "1", // a copy of policy0, not a link
@@ -47,9 +46,7 @@ func TestPolicies(t *testing.T) {
 		"devices/system/cpu/cpu6/cpufreq/related_cpus":         "", // a file that could not be copied
 		"devices/system/cpu/cpu6/topology/physical_package_id": "-1",
 		"devices/system/cpu/cpuidle/current_driver":            "intel_idle",
-	} {
-		sysfstest.Write(t, f, path, text)
-	}
+	})
 	want := []string{
 		"policy0 cpu0 of [0 1] socket -1 intel_pstate",
 		"cpu2 cpu2 of [2 4 5] socket 1 ",

@@ -2,7 +2,6 @@ package sysfs_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -44,11 +43,10 @@ func TestChipsC63(t *testing.T) {
 }
 
 func TestChips(t *testing.T) {
-	f := sysfs.New(t.TempDir())
-	if got := chips(t, f); got != nil {
+	if got := chips(t, sysfs.New(t.TempDir())); got != nil {
 		t.Errorf("a machine without hwmon has %q", got)
 	}
-	for path, text := range map[string]string{
+	f := sysfstest.Of(t, map[string]string{
 		"devices/platform/coretemp.0/hwmon/hwmon9/name":        "coretemp",
 		"devices/platform/coretemp.0/hwmon/hwmon9/temp1_input": "50000",
 		"devices/platform/coretemp.0/hwmon/hwmon9/temp1_label": "Package id 0",
@@ -62,17 +60,13 @@ func TestChips(t *testing.T) {
 		"class/hwmon/hwmon4/device/fan1_fault":                 "0",
 		"class/hwmon/hwmon5/name":                              "no sensors",
 		"class/hwmon/hwmon5/in0_input":                         "12000",
-	} {
-		sysfstest.Write(t, f, path, text)
-	}
+	})
 	for link, target := range map[string]string{
 		"hwmon9": "../../devices/platform/coretemp.0/hwmon/hwmon9",
 		"hwmon2": "../../devices/pci0000:00/0000:00:18.3/hwmon2",
 		"hwmon7": "../../devices/gone/hwmon7",
 	} {
-		if err := os.Symlink(target, filepath.Join(f.Root, "class/hwmon", link)); err != nil {
-			t.Fatal(err)
-		}
+		sysfstest.Link(t, f, "class/hwmon/"+link, target)
 	}
 	want := []string{
 		`coretemp on coretemp.0, temp1 temp1_input "Package id 0"`,
@@ -95,13 +89,8 @@ func TestMasked(t *testing.T) {
 	if sysfs.Masked(f) {
 		t.Error("a machine without RAPL is masked")
 	}
-	if err := os.MkdirAll(filepath.Join(f.Root, "class/powercap"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []string{"intel-rapl", "intel-rapl:0"} {
-		if err := os.Symlink("../../devices/virtual/powercap/intel-rapl/"+name, filepath.Join(f.Root, "class/powercap", name)); err != nil {
-			t.Fatal(err)
-		}
+		sysfstest.Link(t, f, "class/powercap/"+name, "../../devices/virtual/powercap/intel-rapl/"+name)
 	}
 	if zones, err := sysfs.Zones(f); len(zones) != 0 || err != nil || !sysfs.Masked(f) {
 		t.Errorf("hidden zones = %v, %v, masked %v", zones, err, sysfs.Masked(f))

@@ -1,29 +1,13 @@
 package sysfs_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/wattloop/wattloop/sysfs"
+	"github.com/wattloop/wattloop/sysfs/sysfstest"
 )
-
-func tree(t *testing.T, files map[string]string) sysfs.FS {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		p := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return sysfs.New(root)
-}
 
 // S0-186: what a tree says is found, and what it does not say is unknown.
 func TestReadTopology(t *testing.T) {
@@ -41,12 +25,12 @@ func TestReadTopology(t *testing.T) {
 		files["devices/system/cpu/cpu"+cpu+"/topology/physical_package_id"] = at[0]
 		files["devices/system/cpu/cpu"+cpu+"/topology/"+map[bool]string{true: "core_cpus_list", false: "thread_siblings_list"}[cpu == "3"]] = at[1]
 	}
-	got, err := sysfs.ReadTopology(tree(t, files))
+	got, err := sysfs.ReadTopology(sysfstest.Of(t, files))
 	want := sysfs.Topology{Sockets: 2, Cores: 3, Threads: 5, CPUVendor: "amd", CPUFamily: 0x19, CPUModel: 0x11, MemoryBytes: 48 << 10}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	got, err = sysfs.ReadTopology(tree(t, map[string]string{"class/x": ""}))
+	got, err = sysfs.ReadTopology(sysfstest.Of(t, map[string]string{"class/x": ""}))
 	if want := (sysfs.Topology{CPUFamily: -1, CPUModel: -1}); got != want || err != nil {
 		t.Errorf("an empty tree: %+v, %v", got, err)
 	}
@@ -66,12 +50,12 @@ func TestGPUs(t *testing.T) {
 		}
 		files["bus/pci/devices/"+pci+"/device"] = "0x1234"
 	}
-	got, err := sysfs.GPUs(tree(t, files))
+	got, err := sysfs.GPUs(sysfstest.Of(t, files))
 	want := []sysfs.GPU{{"0000:01:00.0", "amd", "0x1234", "amdgpu"}, {"0000:03:00.0", "amd", "0x1234", ""}, {"0000:65:00.0", "nvidia", "0x1234", "nvidia"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	if got, err := sysfs.GPUs(tree(t, map[string]string{"class/x": ""})); got != nil || err != nil {
+	if got, err := sysfs.GPUs(sysfstest.Of(t, map[string]string{"class/x": ""})); got != nil || err != nil {
 		t.Errorf("a machine without PCI: %v, %v", got, err)
 	}
 }

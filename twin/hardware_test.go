@@ -2,7 +2,6 @@ package twin
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,21 +10,6 @@ import (
 	"github.com/wattloop/wattloop/sysfs"
 	"github.com/wattloop/wattloop/sysfs/sysfstest"
 )
-
-func layTree(t *testing.T, files map[string]string) sysfs.FS {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		p := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return sysfs.New(root)
-}
 
 // S0-186: the whole document of a machine with two packages and a GPU.
 func TestDiscover(t *testing.T) {
@@ -56,7 +40,7 @@ func TestDiscover(t *testing.T) {
 		"class/powercap/intel-rapl:1/constraint_0_max_power_uw": "300000000",
 		"class/powercap/intel-rapl:1/constraint_1_name":         "short_term",
 	}
-	got := Discover("w1", layTree(t, files), "processor\t: 0\nmodel name\t: Example CPU 9000 @ 2.00GHz\n")
+	got := Discover("w1", sysfstest.Of(t, files), "processor\t: 0\nmodel name\t: Example CPU 9000 @ 2.00GHz\n")
 	b, err := json.Marshal(got)
 	want := `{"apiVersion":"joulie.io/v1alpha1","kind":"NodeHardware","metadata":{"name":"w1"},"spec":{"nodeName":"w1"},"status":{` +
 		`"cpu":{"vendor":"intel","rawModel":"Example CPU 9000 @ 2.00GHz","family":6,"modelNumber":143,"sockets":2,"totalCores":2,"coresPerSocket":1,"threads":2,` +
@@ -78,23 +62,23 @@ func TestDiscover(t *testing.T) {
 
 	// A policy that does not say its own: no landmark is guessed.
 	delete(files, "devices/system/cpu/cpufreq/policy1/cpuinfo_max_freq")
-	if c := Discover("w1", layTree(t, files), "").Status.CPU; c.Landmarks != nil || c.Policies[1].MaxMHz != nil || *c.Policies[1].MinMHz != 900 {
+	if c := Discover("w1", sysfstest.Of(t, files), "").Status.CPU; c.Landmarks != nil || c.Policies[1].MaxMHz != nil || *c.Policies[1].MinMHz != 900 {
 		t.Errorf("%+v", c)
 	}
 
 	// A package without a limit of its own: no cap can be put on every package.
 	delete(files, "class/powercap/intel-rapl:1/constraint_0_name")
-	if c := Discover("w1", layTree(t, files), "").Status.CPU; c.ControlAvailable || c.CapRange != nil || c.MaxWatts() != 0 || !c.TelemetryAvailable {
+	if c := Discover("w1", sysfstest.Of(t, files), "").Status.CPU; c.ControlAvailable || c.CapRange != nil || c.MaxWatts() != 0 || !c.TelemetryAvailable {
 		t.Errorf("%+v", c)
 	}
 	// One that does not say its highest limit: unknown, not the other's.
 	files["class/powercap/intel-rapl:1/constraint_0_name"] = "long_term"
 	delete(files, "class/powercap/intel-rapl:1/constraint_0_max_power_uw")
-	if c := Discover("w1", layTree(t, files), "").Status.CPU; !c.ControlAvailable || c.MaxWatts() != 0 {
+	if c := Discover("w1", sysfstest.Of(t, files), "").Status.CPU; !c.ControlAvailable || c.MaxWatts() != 0 {
 		t.Errorf("%+v", c)
 	}
 
-	got = Discover("w1", layTree(t, map[string]string{"class/x": ""}), "")
+	got = Discover("w1", sysfstest.Of(t, map[string]string{"class/x": ""}), "")
 	if q := got.Status.Quality; q.Overall != "unknown" || !slices.Contains(q.Warnings, "cpu: no RAPL zones: no power limit and no energy of the packages") {
 		t.Errorf("an empty tree: %+v", q)
 	}

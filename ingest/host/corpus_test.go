@@ -137,15 +137,10 @@ func asClass(t *testing.T, f sysfs.FS) {
 			t.Fatal(err)
 		}
 		for link, target := range map[string]string{
-			filepath.Join(f.Root, "class/hwmon", filepath.Base(chip)): filepath.Join("../..", rel),
-			filepath.Join(chip, "device"):                             "../..",
+			filepath.Join("class/hwmon", filepath.Base(chip)): filepath.Join("../..", rel),
+			filepath.Join(rel, "device"):                      "../..",
 		} {
-			if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(target, link); err != nil {
-				t.Fatal(err)
-			}
+			sysfstest.Link(t, f, link, target)
 		}
 	}
 }

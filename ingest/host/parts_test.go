@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,13 +60,7 @@ func tree(t testing.TB, files, links map[string]string) (*capture, *Source, sysf
 		}
 	}
 	for path, target := range links {
-		link := filepath.Join(sys.Root, path)
-		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
+		sysfstest.Link(t, sys, path, target)
 	}
 	c := &capture{now: t0}
 	s := c.source(nil)

@@ -1,5 +1,5 @@
-// Package sysfstest makes sysfs trees in temporary folders for tests: from a
-// case's tree.json, or from a packed tree of the corpus. It is imported by
+// Package sysfstest makes sysfs trees in temporary folders for tests: from a list
+// of files, a case's tree.json, or a packed tree of the corpus. It is imported by
 // tests alone.
 package sysfstest
 
@@ -62,13 +62,31 @@ func (tree *Tree) Lay(t testing.TB, n int) {
 		Write(t, tree.FS, path, contents)
 	}
 	for path, target := range tree.links {
-		link := filepath.Join(tree.FS.Root, path)
-		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, link); err != nil && !os.IsExist(err) {
-			t.Fatal(err)
-		}
+		Link(t, tree.FS, path, target)
+	}
+}
+
+// Of lays a tree of the files in a temporary folder, each with a newline at its
+// end.
+func Of(t testing.TB, files map[string]string) sysfs.FS {
+	t.Helper()
+	f := sysfs.New(t.TempDir())
+	for path, contents := range files {
+		Write(t, f, path, contents)
+	}
+	return f
+}
+
+// Link makes a symbolic link at a path of a tree, which may lead nowhere. One that
+// is there stays.
+func Link(t testing.TB, f sysfs.FS, path, target string) {
+	t.Helper()
+	link := filepath.Join(f.Root, path)
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
 	}
 }
 
