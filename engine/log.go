@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/wattloop/wattloop/actuate"
+	"github.com/wattloop/wattloop/internal/numberless"
 	"github.com/wattloop/wattloop/rules"
 )
 
@@ -24,7 +24,7 @@ func (t *teller) report(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
 	for _, r := range rep.Readings {
 		if r.Err != "" && !r.Keyless { // failures says that of the rule
-			t.say("reading "+r.Name+r.Key.String(), numberless(r.Err), "", slog.LevelWarn, "reading without a value",
+			t.say("reading "+r.Name+r.Key.String(), numberless.Of(r.Err), "", slog.LevelWarn, "reading without a value",
 				"reading", r.Name, "key", r.Key.String(), "err", r.Err)
 		}
 	}
@@ -41,9 +41,9 @@ func (t *teller) report(rep *Report) {
 func (t *teller) failures(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
 	for _, r := range rep.Rules {
-		t.say(r.Name, numberless(r.Err), "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
+		t.say(r.Name, numberless.Of(r.Err), "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
 	}
-	t.say("", numberless(rep.Unstored), "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
+	t.say("", numberless.Of(rep.Unstored), "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
 	t.last = t.now
 }
 
@@ -68,7 +68,7 @@ func (t *teller) control(c ControlReport) {
 	}
 	t.say("control "+subject, text, string(Idle), level, msg, append(args, "why", c.Why)...)
 	if c.Err != "" && !c.Keyless {
-		t.say("error "+subject, numberless(c.Err), "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
+		t.say("error "+subject, numberless.Of(c.Err), "", slog.LevelWarn, "control without an answer", "control", c.Name, "key", c.Key.String(), "err", c.Err)
 	}
 }
 
@@ -87,17 +87,6 @@ func (t *teller) outcome(rep *Report, o actuate.Outcome) {
 		args = append(args, "clamped_to", limit)
 	}
 	t.say("outcome "+o.Control+o.Key+" "+o.Device, fmt.Sprint(o.Result, o.Reason, o.Applied, clamped, limit), "", level, "outcome", args...)
-}
-
-// numberless drops the digits of an error, so that one which counts something is
-// not said anew at each count.
-func numberless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // say logs msg when text is not what was said of the subject last, unless there

@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
+	"github.com/wattloop/wattloop/internal/numberless"
 	"github.com/wattloop/wattloop/sysfs"
 )
 
@@ -266,7 +266,7 @@ func (s *Source) tell(findings []Finding, failure error) {
 		}
 		now[f.title()] = f.Reason
 		switch was, said := s.told[f.title()]; {
-		case said && numberless(was) == numberless(f.Reason):
+		case said && numberless.Of(was) == numberless.Of(f.Reason):
 		case f.Found:
 			s.log().Warn("meter cannot be read", "meter", f.title(), "reason", f.Reason, "remedy", f.Remedy)
 		default:
@@ -275,7 +275,7 @@ func (s *Source) tell(findings []Finding, failure error) {
 	}
 	if failure != nil {
 		now["export"] = failure.Error()
-		if was, said := s.told["export"]; !said || numberless(was) != numberless(failure.Error()) {
+		if was, said := s.told["export"]; !said || numberless.Of(was) != numberless.Of(failure.Error()) {
 			s.log().Warn("host meters failed", "err", failure)
 		}
 	}
@@ -307,15 +307,4 @@ func (s *Source) introduce(findings []Finding) {
 		args = append(args, kind, counts[kind])
 	}
 	s.log().Info("host meters", args...)
-}
-
-// numberless drops the digits, so that an error which counts something is said
-// once.
-func numberless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, s)
 }
