@@ -127,7 +127,8 @@ type Relay struct {
 // and exemplars.
 type RemoteWrite struct {
 	URL        string     `json:"url"`
-	QueueBytes int64      `json:"queue_bytes"` // that wait
+	Message    string     `json:"message,omitempty"` // Remote Write 2.0 or 1.0, whichever was last taken; absent before one was
+	QueueBytes int64      `json:"queue_bytes"`       // that wait
 	QueueLimit int64      `json:"queue_limit_bytes"`
 	Sent       uint64     `json:"sent"`             // samples
 	Dropped    uint64     `json:"dropped"`          // samples that the receiver refused for good, or that found no room

@@ -22,14 +22,13 @@ type remoteWay struct {
 	// apart is how far a reading may lie from the embedded one, relative: 0 is not
 	// at all.
 	apart float64
-	write bool // remote write goes there too
 	start func(ctx context.Context, dir, bin string) (*target, error)
 }
 
 // remoteWays are the servers with what a wattloop before them needs.
 func remoteWays() []remoteWay {
 	return []remoteWay{
-		{0, "/api/v1/otlp/v1/metrics", 0, true, func(ctx context.Context, dir, bin string) (*target, error) {
+		{0, "/api/v1/otlp/v1/metrics", 0, func(ctx context.Context, dir, bin string) (*target, error) {
 			conf, data := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "data")
 			if err := os.WriteFile(conf, []byte(prometheusConfig), 0o644); err != nil {
 				return nil, err
@@ -37,7 +36,7 @@ func remoteWays() []remoteWay {
 			return startPeer(ctx, dir, data, "/api/v1/otlp/v1/metrics", "/-/ready", bin, "--config.file="+conf, "--storage.tsdb.path="+data,
 				"--web.enable-otlp-receiver", "--web.enable-remote-write-receiver", "--log.level=warn", "--web.listen-address=")
 		}},
-		{1, "/opentelemetry/v1/metrics", 1e-9, false, func(ctx context.Context, dir, bin string) (*target, error) {
+		{1, "/opentelemetry/v1/metrics", 1e-9, func(ctx context.Context, dir, bin string) (*target, error) {
 			data := filepath.Join(dir, "data")
 			return startPeer(ctx, dir, data, "/opentelemetry/v1/metrics", "/health", bin, "-storageDataPath="+data,
 				"-loggerLevel=WARN", "-opentelemetry.usePrometheusNaming", "-httpListenAddr=")
@@ -77,12 +76,9 @@ func remoteReadings(r run) error {
 		}
 		defer t.stop()
 		base := strings.TrimSuffix(t.url, w.otlp)
-		args := []string{"--storage.remote=" + base, "--storage.remote-otlp=" + w.otlp}
-		if w.write {
-			args = append(args, "--storage.remote-write="+base+"/api/v1/write")
-		}
 		bases = append(bases, base)
-		s, err := startAt(r, filepath.Join(dir, "before"+strconv.Itoa(i)), args...)
+		s, err := startAt(r, filepath.Join(dir, "before"+strconv.Itoa(i)),
+			"--storage.remote="+base, "--storage.remote-otlp="+w.otlp, "--storage.remote-write="+base+"/api/v1/write")
 		if err != nil {
 			return err
 		}
@@ -97,10 +93,8 @@ func remoteReadings(r run) error {
 		if err := compare(r.ctx, own, servers[i+1], w, until); err != nil {
 			return fmt.Errorf("%s: %w", allPeers[w.peer].bin, err)
 		}
-		if w.write {
-			if err := written(r.ctx, bases[i]); err != nil {
-				return fmt.Errorf("%s: %w", allPeers[w.peer].bin, err)
-			}
+		if err := written(r.ctx, bases[i], allPeers[w.peer].bin); err != nil {
+			return fmt.Errorf("%s: %w", allPeers[w.peer].bin, err)
 		}
 	}
 	return nil
@@ -108,15 +102,16 @@ func remoteReadings(r run) error {
 
 // written waits until the readings of the engine before the server are in it, by
 // remote write.
-func written(ctx context.Context, base string) error {
+func written(ctx context.Context, base, name string) error {
 	s := server{web: strings.TrimPrefix(base, "http://")}
 	for range 100 {
-		got, _, err := s.values(ctx, "count(wattloop_reading)", time.Now())
+		// VictoriaMetrics shows the last half minute only to who asks for a later instant.
+		got, _, err := s.values(ctx, "count(wattloop_reading)", time.Now().Add(time.Minute))
 		if err != nil {
 			return err
 		}
 		if n := got[""]; n >= 40 {
-			figure("remote_write_series", n, "series", "readings of the engine that the server has by Remote Write 2.0")
+			figure("remote_write_series_"+strings.ReplaceAll(name, "-", "_"), n, "series", "readings of the engine that the server has by remote write")
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)

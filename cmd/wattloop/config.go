@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/spf13/pflag"
 
 	"github.com/wattloop/wattloop/ingest"
@@ -63,6 +64,7 @@ type config struct {
 	Remote        string
 	RemoteHTTP    string
 	Write         string
+	WriteMessage  remoteapi.WriteMessageType
 	WriteHTTP     string
 	WriteQueue    byteSize
 	RemoteOTLP    string
@@ -263,6 +265,9 @@ func (c *config) validate() error {
 	}
 	if c.WriteHTTP != "" && c.Write == "" {
 		bad("storage.remote_write_http", "there is no storage.remote_write that it is for")
+	}
+	if c.WriteMessage != "" && c.Write == "" {
+		bad("storage.remote_write_protobuf_message", "there is no storage.remote_write that it is for")
 	}
 	if c.WriteQueue < 4<<20 {
 		bad("storage.remote_write_queue", "%s: at least 4MiB", c.WriteQueue.String())

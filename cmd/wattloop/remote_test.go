@@ -83,7 +83,7 @@ func TestBeyondOneMachine(t *testing.T) {
 	if err := printStatus(&screen, &st); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"reads " + there.URL + " by remote read: ", "writes to " + there.URL + "/api/v1/write: ", "REMOTE OTLP"} {
+	for _, want := range []string{"reads " + there.URL + " by remote read: ", "writes to " + there.URL + "/api/v1/write by Remote Write 2.0: ", "REMOTE OTLP"} {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("status lacks %q:\n%s", want, screen.String())
 		}

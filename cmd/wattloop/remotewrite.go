@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/store/remote"
 )
@@ -25,6 +27,30 @@ func (v urlValue) Set(s string) error {
 	return nil
 }
 
+// messageValue is the message of Remote Write; empty is the one that the receiver
+// knows.
+type messageValue struct{ p *remoteapi.WriteMessageType }
+
+func (v messageValue) Type() string {
+	return "auto|io.prometheus.write.v2.Request|prometheus.WriteRequest"
+}
+func (v messageValue) String() string {
+	if *v.p == "" {
+		return "auto"
+	}
+	return string(*v.p)
+}
+func (v messageValue) Set(s string) error {
+	m := remoteapi.WriteMessageType(s)
+	if s == "auto" {
+		m = ""
+	} else if m.Validate() != nil {
+		return fmt.Errorf("want auto, %s or %s", remoteapi.WriteV2MessageType, remoteapi.WriteV1MessageType)
+	}
+	*v.p = m
+	return nil
+}
+
 // writeDir is where the queue of remote write lies.
 func (c *config) writeDir() string { return filepath.Join(c.StatePath, "remote_write") }
 
@@ -38,7 +64,7 @@ func (c *config) writeTarget() (remote.Target, error) {
 	if err != nil {
 		return remote.Target{}, fmt.Errorf("storage.remote_write_http (%s): %w", c.origin["storage.remote_write_http"], err)
 	}
-	return remote.Target{URL: u, HTTP: hc}, nil
+	return remote.Target{URL: u, HTTP: hc, Message: c.WriteMessage}, nil
 }
 
 // checkWriter says what would keep openWriter from its target.
@@ -101,13 +127,17 @@ func (p *parts) writerFacts() *api.RemoteWrite {
 		return nil
 	}
 	s := p.write.Status()
-	return &api.RemoteWrite{URL: s.URL, QueueBytes: s.QueueBytes, QueueLimit: s.QueueLimit, Sent: s.Sent, Dropped: s.Dropped,
+	return &api.RemoteWrite{URL: s.URL, Message: s.Message, QueueBytes: s.QueueBytes, QueueLimit: s.QueueLimit, Sent: s.Sent, Dropped: s.Dropped,
 		LostBytes: s.LostBytes, Answering: s.Answering, Error: s.Error, ErrorAt: known(s.ErrorAt)}
 }
 
 // writerLine is remote write as status shows it.
 func writerLine(r *api.RemoteWrite) string {
-	s := fmt.Sprintf("writes to %s: %d samples sent, %d dropped, %s of %s wait", r.URL, r.Sent, r.Dropped, bytesText(r.QueueBytes), bytesText(r.QueueLimit))
+	to := r.URL
+	if r.Message != "" {
+		to += " by " + r.Message
+	}
+	s := fmt.Sprintf("writes to %s: %d samples sent, %d dropped, %s of %s wait", to, r.Sent, r.Dropped, bytesText(r.QueueBytes), bytesText(r.QueueLimit))
 	if r.ErrorAt != nil && (!r.Answering || r.Dropped > 0) {
 		s += "; the last error at " + r.ErrorAt.Format(time.RFC3339) + ": " + r.Error
 	}

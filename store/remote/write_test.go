@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -41,8 +42,13 @@ type taker struct {
 	came   atomic.Int64 // requests
 }
 
-func newTaker(t testing.TB) *taker {
+// newTaker knows Remote Write 2.0, or the messages that are named; who does not
+// know one answers 415, as the specification asks.
+func newTaker(t testing.TB, known ...remoteapi.WriteMessageType) *taker {
 	t.Helper()
+	if known == nil {
+		known = remoteapi.MessageTypes{remoteapi.WriteV2MessageType}
+	}
 	o := tsdb.DefaultOptions()
 	o.OutOfOrderTimeWindow = time.Hour.Milliseconds()
 	o.EnableExemplarStorage, o.MaxExemplars = true, 1000
@@ -51,7 +57,7 @@ func newTaker(t testing.TB) *taker {
 		t.Fatal(err)
 	}
 	s := &taker{db: db}
-	h := promremote.NewWriteHandler(nil, nil, db, remoteapi.MessageTypes{remoteapi.WriteV2MessageType}, false, false)
+	h := promremote.NewWriteHandler(slog.New(slog.DiscardHandler), nil, db, known, false, false)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := s.before.Load(); f == nil || !(*f)(w, r) {
 			h.ServeHTTP(w, r)
@@ -176,12 +182,46 @@ func (s *taker) settled(t testing.TB, w *remote.Writer, n uint64) {
 	})
 }
 
+// careless has the taker read whatever comes as Remote Write 1.0, in which a
+// message of 2.0 holds nothing, as VictoriaMetrics does.
+func (s *taker) careless() {
+	f := func(_ http.ResponseWriter, r *http.Request) bool {
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		return false
+	}
+	s.before.Store(&f)
+}
+
 // Every sample, label, histogram, staleness marker and exemplar is on the other
-// side as it is here, by Prometheus's own handler.
+// side as it is here, by Prometheus's own handler, whatever message that knows.
 func TestWriteEverything(t *testing.T) {
-	there := newTaker(t)
+	const v1, v2 = remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType
+	careless := newTaker(t, v1)
+	careless.careless()
+	for _, c := range []struct {
+		name    string
+		there   *taker
+		message remoteapi.WriteMessageType
+		spoken  string
+	}{
+		{"2.0 alone", newTaker(t, v2), "", "Remote Write 2.0"},
+		{"1.0 alone", newTaker(t, v1), "", "Remote Write 1.0"},
+		{"1.0, whatever comes", careless, "", "Remote Write 1.0"},
+		{"both", newTaker(t, v1, v2), "", "Remote Write 2.0"},
+		{"both, 1.0 asked for", newTaker(t, v1, v2), v1, "Remote Write 1.0"},
+		{"both, 2.0 asked for", newTaker(t, v1, v2), v2, "Remote Write 2.0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			target := c.there.target(t)
+			target.Message = c.message
+			writeEverything(t, c.there, target, c.spoken)
+		})
+	}
+}
+
+func writeEverything(t *testing.T, there *taker, target remote.Target, spoken string) {
 	here := openStore(t, store.Options{OutOfOrder: time.Hour})
-	w := openWriter(t, remote.WriterOptions{Target: there.target(t)})
+	w := openWriter(t, remote.WriterOptions{Target: target})
 	n := uint64(0)
 	here.OnCommit(func(b store.Batch) { n += uint64(len(b)); w.Take(b) })
 	fill(t, here)
@@ -218,8 +258,8 @@ func TestWriteEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	there.settled(t, w, n)
-	if st := w.Status(); st.Sent != n || st.Dropped != 0 || !st.Answering || st.QueueBytes != 0 {
-		t.Errorf("status %+v; want %d sent", st, n)
+	if st := w.Status(); st.Sent != n || st.Dropped != 0 || !st.Answering || st.QueueBytes != 0 || st.Message != spoken {
+		t.Errorf("status %+v; want %d sent by %s", st, n, spoken)
 	}
 	want, got := dump(t, here), dump(t, there.db)
 	if !slices.Equal(got, want) {
@@ -265,8 +305,8 @@ func TestWriteAnswers(t *testing.T) {
 	for i, c := range []struct {
 		code   int
 		reason string
-	}{{400, "400"}, {401, "401"}, {404, "404"}, {415, "415"}, {301, "301"}, {204, "not_understood"}} {
-		there.answer(c.code) // 204 without the counts that the specification asks for
+	}{{400, "400"}, {401, "401"}, {404, "404"}, {415, "415"}, {301, "301"}} {
+		there.answer(c.code)
 		take()
 		there.settled(t, w, uint64(i+1))
 		if got := dropped(c.reason); got != 1 {
@@ -286,6 +326,52 @@ func TestWriteAnswers(t *testing.T) {
 	}
 	if got := dump(t, there.db); len(got) != 3 {
 		t.Errorf("there: %v; want the three that were repeated", got)
+	}
+}
+
+// What is refused because of its message is sent in the other one, unless the
+// message is fixed; nothing is lost when the receiver becomes another.
+func TestWriteMessage(t *testing.T) {
+	const v1, v2 = remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType
+	f := func(there *taker, message remoteapi.WriteMessageType, want string) {
+		t.Helper()
+		target := there.target(t)
+		target.Message = message
+		w := openWriter(t, remote.WriterOptions{Target: target})
+		w.Take(batch(1, "x", 1))
+		there.settled(t, w, 1)
+		if st := w.Status(); st.Dropped != 1 || !strings.Contains(st.Error, want) || len(dump(t, there.db)) > 0 {
+			t.Errorf("message %q: %+v; want %s", message, st, want)
+		}
+	}
+	careless := newTaker(t, v1)
+	careless.careless()
+	f(newTaker(t, v1), v2, "HTTP 415: it does not know Remote Write 2.0; let storage.remote_write_protobuf_message be auto")
+	f(newTaker(t, v2), v1, "HTTP 415: it does not know Remote Write 1.0; let storage.remote_write_protobuf_message be auto")
+	f(careless, v2, "confirms nothing of what it took: it does not know Remote Write 2.0; let storage.remote_write_protobuf_message be auto")
+	none, page := newTaker(t), newTaker(t)
+	none.answer(http.StatusUnsupportedMediaType)
+	f(none, "", "HTTP 415: it knows neither Remote Write 2.0 nor 1.0")
+	page.answer(http.StatusOK, "Content-Type", "text/html; charset=utf-8")
+	f(page, "", "a page for people; is this the address of the receiver?")
+	f(page, v1, "a page for people")
+
+	// An older receiver takes the place of a newer one at the same address, and back.
+	old, young := newTaker(t, v1), newTaker(t, v2)
+	now := atomic.Pointer[taker]{}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().Config.Handler.ServeHTTP(w, r) }))
+	defer front.Close()
+	w := openWriter(t, remote.WriterOptions{Target: remote.Target{URL: mustURL(t, front.URL+"/api/v1/write")}})
+	for i, s := range []*taker{young, old, old, young, old} {
+		now.Store(s)
+		w.Take(batch(float64(i), "x", float64(i)))
+		s.settled(t, w, uint64(i+1))
+	}
+	if st := w.Status(); st.Sent != 5 || st.Dropped != 0 || st.Message != "Remote Write 1.0" || len(dump(t, old.db)) != 3 || len(dump(t, young.db)) != 2 {
+		t.Errorf("%+v; the old one has %v, the young one %v", st, dump(t, old.db), dump(t, young.db))
+	}
+	if got := old.came.Load(); got != 5 {
+		t.Errorf("%d requests came to the old one; want 3, and the 2 that were not understood", got)
 	}
 }
 

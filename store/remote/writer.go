@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
@@ -39,10 +40,13 @@ type WriterOptions struct {
 type Target struct {
 	URL  *url.URL     // of the receiver itself, like http://prometheus:9090/api/v1/write
 	HTTP *http.Client // nil: one without credentials
+	// Message is the one that samples are sent in. Empty: that of Remote Write 2.0,
+	// or of 1.0 where the receiver does not know it.
+	Message remote.WriteMessageType
 }
 
-// Writer sends batches on by Remote Write 2.0, at least once each, the samples of
-// each series in the order of their commits. It never makes a commit wait for the
+// Writer sends batches on by Remote Write, at least once each, the samples of each
+// series in the order of their commits. It never makes a commit wait for the
 // other side: batches wait in a queue on disk, which survives the death of the
 // process, and the last second of it perhaps not a loss of power.
 type Writer struct {
@@ -60,10 +64,12 @@ type Writer struct {
 
 	mu      sync.Mutex
 	target  Target
-	again   context.CancelFunc // ends the attempt that goes on, for a new target
-	waiting map[uint64]int64   // entries, by number of the file, as far as this process wrote them
-	gone    uint64             // the newest file that was dropped
-	leaving struct {           // entries of a file that are being sent: no longer the queue's to drop
+	aimed   int                     // targets so far
+	message remote.WriteMessageType // that the target of now is written to in
+	again   context.CancelFunc      // ends the attempt that goes on, for a new target
+	waiting map[uint64]int64        // entries, by number of the file, as far as this process wrote them
+	gone    uint64                  // the newest file that was dropped
+	leaving struct {                // entries of a file that are being sent: no longer the queue's to drop
 		segment uint64
 		n       int64
 		gone    bool // the file is
@@ -137,7 +143,11 @@ func (w *Writer) aim(t Target) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.target, w.st.URL = t, t.URL.String()
+	w.target, w.st.URL, w.st.Message = t, t.URL.String(), ""
+	w.aimed++
+	if w.message = t.Message; w.message == "" {
+		w.message = remote.WriteV2MessageType
+	}
 	if w.again != nil {
 		w.again()
 	}

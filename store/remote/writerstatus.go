@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/wattloop/wattloop/queue"
@@ -13,7 +14,8 @@ import (
 // exemplars.
 type WriterStatus struct {
 	URL        string
-	QueueBytes int64 // that wait
+	Message    string // Remote Write 2.0 or 1.0, whichever was last taken; "" before one was
+	QueueBytes int64  // that wait
 	QueueLimit int64
 	Sent       uint64 // samples that the receiver took
 	Dropped    uint64 // samples that are lost to it: refused for good, or without room
@@ -138,15 +140,16 @@ func (w *Writer) settle(recs []queue.Record) {
 }
 
 // sent notes a request that the receiver took.
-func (w *Writer) sent(n int64) {
+func (w *Writer) sent(n int64, message remote.WriteMessageType) {
 	w.m.samples.WithLabelValues("sent", "").Add(float64(n))
+	name := version(message)
 	w.mu.Lock()
-	was := w.st.Answering
-	w.st.Answering = true
+	known := w.st.Answering && w.st.Message == name
+	w.st.Answering, w.st.Message = true, name
 	w.st.Sent += uint64(n)
 	w.mu.Unlock()
-	if !was {
-		w.log.Info("the receiver takes samples", "remote_write", w.url())
+	if !known {
+		w.log.Info("the receiver takes samples", "remote_write", w.url(), "message", name)
 	}
 }
 
