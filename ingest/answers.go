@@ -83,6 +83,19 @@ func (r *Receiver) answerTo(err error) answer {
 	return answerInternal
 }
 
+// told is what a sender reads of an error. What goes wrong on this machine, with
+// the names of its files, is no business of one that nobody trusts.
+func (s *Server) told(err error) string {
+	var cause *UnavailableError
+	switch {
+	case s.a.c.o.Class != Workload, !errors.As(err, &cause):
+		return err.Error()
+	case errors.Is(err, errEnded), errors.Is(err, errIdle), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err.Error()
+	}
+	return "otlp: nothing can be kept at present: send it again later"
+}
+
 // refusalOf is the word for a limit of this side, empty for other errors.
 func refusalOf(err error) string {
 	if over, ok := errors.AsType[*limitError](err); ok {

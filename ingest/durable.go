@@ -34,7 +34,7 @@ func Open(o Options) (*Receiver, error) {
 	a.journal = j
 	if err := j.renew(a.snapshot()); err != nil {
 		j.behind = true
-		r.o.Logger.Error("the running sums cannot be written: points of delta streams are refused until they can", "err", err)
+		j.tell(err)
 	}
 	return r, nil
 }
@@ -77,7 +77,7 @@ func (w *walk) keep() error {
 		// What the broken log holds may have been refused since: a snapshot knows,
 		// this request's changes among the rest.
 		w.kept = true
-		return j.renew(w.sums.snapshot())
+		return j.renewNow(w.now, w.sums.snapshot)
 	}
 	b, at := beginRecord(j.buf[:0])
 	b = w.changes(b)
@@ -87,7 +87,11 @@ func (w *walk) keep() error {
 	}
 	endRecord(b, at)
 	w.kept = true
-	return j.write(b)
+	err := j.write(b)
+	if err != nil {
+		j.tell(err)
+	}
+	return err
 }
 
 // refused says that the store did not take what the request at hand has kept. The
@@ -125,5 +129,9 @@ func (r *Receiver) settle(d debt) error {
 	if !d.owes {
 		return nil
 	}
-	return j.await()
+	err := j.await()
+	if err != nil {
+		j.tell(err)
+	}
+	return err
 }

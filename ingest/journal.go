@@ -52,6 +52,12 @@ type journal struct {
 	safe    int64  // how much of f is
 	written atomic.Uint64
 
+	told bool // the log says that nothing can be written; guarded by mu
+
+	// The Receiver's lock guards these.
+	tried int64 // when a renewal failed last; Unix milliseconds
+	why   error // what it failed with, nil after one that did not
+
 	sync func(*os.File) error // (*os.File).Sync, but for tests
 	skip bool                 // nothing is written, which the tests must find
 }
@@ -62,6 +68,7 @@ const (
 	damagedSuffix  = ".damaged"
 
 	journalGrows = 8 << 20 // bytes of a log before the first thought of a snapshot
+	renewEvery   = 1000    // ms between two tries to begin anew on a disk that takes nothing
 )
 
 func (j *journal) path(n uint64, suffix string) string {
@@ -159,6 +166,30 @@ func (j *journal) broken() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.failed != nil || j.behind
+}
+
+// tell logs that what is counted can be written no more, and that it can again.
+func (j *journal) tell(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case err != nil && !j.told:
+		j.log.Error("the running sums cannot be written: points of delta streams, and cumulative ones of workload channels, are refused until they can", "err", err)
+	case err == nil && j.told:
+		j.log.Info("the running sums are written again")
+	}
+	j.told = err != nil
+}
+
+// renewNow is renew, but for a disk that has just refused: a snapshot is made
+// under the Receiver's lock, and must not be made for each request in vain.
+func (j *journal) renewNow(now int64, snapshot func() []byte) error {
+	if since := now - j.tried; j.why != nil && since >= 0 && since < renewEvery {
+		return j.why
+	}
+	j.tried, j.why = now, j.renew(snapshot())
+	j.tell(j.why)
+	return j.why
 }
 
 // renew makes a snapshot and a new log, before anything else is written.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,6 +265,9 @@ func TestNewerJournalIsRefused(t *testing.T) {
 // which what was refused is not.
 func TestJournalThatFails(t *testing.T) {
 	d := newDurableBed(t)
+	var said bytes.Buffer
+	d.o.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	d.start(t.TempDir())
 	d.at(1000)
 	d.activate("a", 100, 100)
 	d.delta(100, 110, 5, 1, 0, "")
@@ -281,11 +285,31 @@ func TestJournalThatFails(t *testing.T) {
 	j.sync = func(*os.File) error { return unix.EIO }
 	refused("fsync fails")
 	refused("and goes on failing") // the new file cannot be made durable either
+	// Who sends on meanwhile has no snapshot made for each request.
+	tried := j.number
+	for range 20 {
+		refused("and goes on failing")
+	}
+	if j.number != tried {
+		t.Errorf("%d tries to begin anew within a second; want none", j.number-tried)
+	}
+	d.now += renewEvery
+	refused("and goes on failing")
+	if j.number != tried+1 {
+		t.Errorf("%d tries to begin anew after a second; want 1", j.number-tried)
+	}
+	if n := strings.Count(said.String(), "cannot be written"); n != 1 {
+		t.Errorf("said %d times; want once:\n%s", n, said.String())
+	}
 	if ms, _ := d.r.Export(t.Context(), nil); ms.Rejected != 0 {
 		t.Error("a request without deltas was refused")
 	}
 	j.sync = (*os.File).Sync
+	d.now += renewEvery
 	d.take(p, 0, 1, "") // its value is in the sum once
+	if n := strings.Count(said.String(), "are written again"); n != 1 {
+		t.Errorf("the end of it was said %d times; want once:\n%s", n, said.String())
+	}
 	// write fails: nothing is committed.
 	if err := j.f.Close(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/wattloop/wattloop/ingest"
 )
@@ -303,4 +305,25 @@ func TestCardinalityExplosion(t *testing.T) {
 	if n := r.metric("wattloop_ingest_points_total", `channel="w"`, `result="rejected"`); n != float64(rejected) {
 		t.Errorf("%g points count as rejected; want %d", n, rejected)
 	}
+}
+
+// A workload reads nothing of this machine in an answer, such as the name of a
+// file that the disk did not take; who is trusted reads why.
+func TestWhatAWorkloadIsTold(t *testing.T) {
+	const secret = "/var/lib/wattloop/data/wal/00000007"
+	broken := func(o *ingest.Options) {
+		o.Sync = func(context.Context) error { return fmt.Errorf("fsync %s: input/output error", secret) }
+	}
+	f := func(name string, r *rig, want bool) {
+		r.at(60)
+		got := r.postJSON(gaugeJSON(60))
+		_, err := r.call(t.Context(), exportMethod, gauge(60))
+		for transport, text := range map[string]string{"http": got.body, "grpc": status.Convert(err).Message()} {
+			if text == "" || strings.Contains(text, secret) != want {
+				t.Errorf("%s over %s: %q; want the file named: %v", name, transport, text, want)
+			}
+		}
+	}
+	f("workload", newRigOn(t, broken, workload(t, ingest.Limits{})), false)
+	f("node", newRig(t, broken), true)
 }

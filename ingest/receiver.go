@@ -150,7 +150,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, req *http.Request, g signal) {
 
 // fail refuses a request with the row of its error.
 func (s *Server) fail(w http.ResponseWriter, req *http.Request, enc encoding, err error) {
-	s.turnAway(w, req, enc, s.r.answerTo(err), err.Error(), refusalOf(err))
+	s.turnAway(w, req, enc, s.r.answerTo(err), s.told(err), refusalOf(err))
 }
 
 // refuse answers a request that was not taken, and counts it.

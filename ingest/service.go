@@ -86,7 +86,7 @@ func (s *Server) serveGRPC(ctx context.Context, decode func(any) error, g signal
 func (s *Server) failGRPC(err error) error {
 	a := s.r.answerTo(err)
 	s.countRefused("grpc", a, refusalOf(err))
-	return a.grpcStatus(err.Error()).Err()
+	return a.grpcStatus(s.told(err)).Err()
 }
 
 // exportGRPC counts the message as in flight, and what it inflates to.
