@@ -27,9 +27,15 @@ type accumulator struct {
 	streams map[streamKey]*streamState
 	max     int   // of each
 	nCounts int   // bucket counts in streams
+	actors  int   // streams that count for workload channels
 	swept   int64 // Unix milliseconds
 	cramped int64 // when it was last swept for want of room
 	m       *metrics
+
+	// blind is the time, in Unix milliseconds, up to which there were cumulative
+	// streams of which nothing is known any more: what an unknown one counts from
+	// before it may be in a sum already.
+	blind int64
 
 	// What names them in the journal.
 	lastSum, lastStream uint64
@@ -76,64 +82,6 @@ func (a *accumulator) addSum(s *runningSum) {
 	s.same, s.gone = a.sums[hash], false
 	a.sums[hash] = s
 	a.nSums++
-}
-
-const (
-	forgetAfter = 24 * 60 * 60_000 // ms: how long an idle sum or stream is kept
-	forgetFull  = 10 * 60_000      // ms: the same when there is no room
-)
-
-// room says whether there is room, and makes some where something is idle.
-func (a *accumulator) room(is func() bool, now int64) bool {
-	if is() {
-		return true
-	}
-	if now-a.cramped < 60_000 && now >= a.cramped {
-		return false
-	}
-	a.cramped = now
-	a.forget(now - forgetFull)
-	return is()
-}
-
-// tidy runs between requests.
-func (a *accumulator) tidy(now int64) {
-	if now-a.swept < sweepEvery && now >= a.swept {
-		return
-	}
-	if a.swept != 0 {
-		a.forget(now - forgetAfter)
-	}
-	a.swept = now
-}
-
-// forget drops what was not used since before. The next snapshot leaves it out.
-func (a *accumulator) forget(before int64) {
-	for hash, s := range a.sums {
-		var kept *runningSum
-		for s != nil {
-			next := s.same
-			if s.used >= before {
-				s.same, kept = kept, s
-			} else {
-				s.same, s.gone = nil, true
-				a.nSums--
-				a.m.state.forgottenSeries.Inc()
-			}
-			s = next
-		}
-		if kept == nil {
-			delete(a.sums, hash)
-		} else {
-			a.sums[hash] = kept
-		}
-	}
-	for _, st := range a.streams {
-		if st.used < before {
-			a.drop(st)
-			a.m.state.forgottenStreams.Inc()
-		}
-	}
 }
 
 // savedTotal is what a request that fails puts back.
@@ -196,6 +144,9 @@ func (w *walk) compare(a *runningSum, histograms bool) {
 	case !found.any:
 	case !a.any:
 		a.total = found
+		if w.src.stamp != nil {
+			w.sums.blind = max(w.sums.blind, found.t) // whose streams it is made of is not known
+		}
 	case histograms:
 		if a.f == nil || found.f.Count > a.f.Count {
 			a.f = found.f

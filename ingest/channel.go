@@ -77,7 +77,11 @@ type Channel struct {
 	mu   sync.Mutex
 	live *Activation // of a node channel for ever
 
-	streams int // of increments that are remembered for it; the Receiver's lock guards it
+	// Of the streams of increments that are remembered for it: how many there are,
+	// their bucket counts, and when the idle ones were dropped last for want of
+	// room, in Unix milliseconds. The Receiver's lock guards them.
+	streams, counts int
+	cramped         int64
 }
 
 var channelNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)

@@ -52,7 +52,7 @@ func (w *walk) addCumulative(m *metric, st *stream, t int64, start, end uint64, 
 		return
 	}
 	by := 0.0
-	do := l.step(start, end, w.src.alone, v < l.v, v == l.v)
+	do := l.step(start, end, w.alone(l), v < l.v, v == l.v)
 	switch do {
 	case stepWhole:
 		by = v
@@ -80,6 +80,15 @@ func (w *walk) admitCumulative(m *metric, st *stream, s *series) *lastValue {
 		return nil
 	}
 	return state.lastValue
+}
+
+// alone is since when what a stream counts can be told to be counted nowhere else:
+// of one that is not known, after the last that was forgotten.
+func (w *walk) alone(l *lastValue) uint64 {
+	if l.known() || w.sums.blind <= 0 {
+		return w.src.alone
+	}
+	return max(w.src.alone, uint64(w.sums.blind)*1e6+1)
 }
 
 // turned counts a value that is added and decides that it goes onward as what it
@@ -132,7 +141,7 @@ func (w *walk) addCumulativeHistogram(m *metric, st *stream, t int64, v *histogr
 		return
 	}
 	n, bounds := len(v.counts.b)/8, boundsHash(v.bounds.b)
-	if more := n - len(l.counts); more > 0 && w.sums.nCounts+more > maxCounts*w.sums.max {
+	if !w.sums.roomForCounts(w.src.channel, n-len(l.counts)) {
 		w.tally.reject(seriesLimit, 1, m.name, "")
 		return
 	}
@@ -142,7 +151,7 @@ func (w *walk) addCumulativeHistogram(m *metric, st *stream, t int64, v *histogr
 		c := binary.LittleEndian.Uint64(v.counts.b[8*i:])
 		less, same = less || c < l.counts[i], same && c == l.counts[i]
 	}
-	do := l.step(v.start, v.end, w.src.alone, less, same)
+	do := l.step(v.start, v.end, w.alone(l), less, same)
 	by := *v
 	switch do {
 	case stepWhole:
@@ -159,7 +168,7 @@ func (w *walk) addCumulativeHistogram(m *metric, st *stream, t int64, v *histogr
 			d.hist.counts[i] = binary.LittleEndian.Uint64(by.counts.b[8*i:])
 		}
 	}
-	w.sums.nCounts += n - len(l.counts)
+	w.sums.resized(st.state, n-len(l.counts))
 	l.start, l.end, l.v, l.sum, l.bounds = v.start, v.end, float64(v.count), v.sum, bounds
 	l.counts = l.counts[:0]
 	for i := range n {

@@ -23,6 +23,9 @@ func Open(o Options) (*Receiver, error) {
 	// wrote to. A disk that takes none is not the end; points of delta streams are
 	// then refused until it does.
 	now := r.o.Clock().UnixMilli()
+	if r.damage != "" {
+		a.blind = max(a.blind, now)
+	}
 	for _, s := range a.sums {
 		for ; s != nil; s = s.same {
 			s.used = min(max(s.used, now-forgetAfter), now)

@@ -87,13 +87,13 @@ func (w *walk) addCumulativeExponential(m *metric, st *stream, t int64, v *expon
 		return
 	}
 	more := bucketsOf(f) - l.size()
-	if more > 0 && w.sums.nCounts+more > maxCounts*w.sums.max {
+	if !w.sums.roomForCounts(w.src.channel, more) {
 		w.tally.reject(seriesLimit, 1, m.name, "")
 		return
 	}
 	less := l.h == nil || f.DetectReset(l.h)
 	same := l.h != nil && w.fingerprint(hist{f: f}) == w.fingerprint(hist{f: l.h})
-	do := l.step(v.start, v.end, w.src.alone, less, same)
+	do := l.step(v.start, v.end, w.alone(l), less, same)
 	by := f
 	switch do {
 	case stepWhole:
@@ -108,7 +108,7 @@ func (w *walk) addCumulativeExponential(m *metric, st *stream, t int64, v *expon
 	if d := w.turned(l, v.start, do); w.decisions != nil && d.act == actDelta {
 		d.hist = exponentialDelta(by, v.hasSum)
 	}
-	w.sums.nCounts += more
+	w.sums.resized(st.state, more)
 	l.start, l.end, l.v, l.h = v.start, v.end, f.Count, f
 	w.growExponential(m, st.s, t, by, do == stepBaseline)
 }

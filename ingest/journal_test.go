@@ -378,7 +378,7 @@ func TestSnapshot(t *testing.T) {
 // What is idle is forgotten, and what is over the bound is refused until then.
 func TestBoundOfStreams(t *testing.T) {
 	d := newDurableBed(t)
-	d.r.w.sums.max = 10
+	d.r.w.sums.max = 13 // of which node channels have the last quarter
 	d.activate("a", -1000, -1000)
 	send := func(path int, accepted int64, why string) {
 		t.Helper()

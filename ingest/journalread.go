@@ -105,7 +105,12 @@ func (r *reading) defineStream(e *entries, id uint64) {
 		return
 	}
 	s := &streamState{key: key, id: id}
-	r.a.streams[key] = s
+	if old := r.a.streams[key]; old != nil { // forgotten by the process that wrote it, and met again
+		r.a.drop(old)
+	}
+	if string(key[:]) != blindKey {
+		r.a.streams[key] = s
+	}
 	r.streams[id] = s
 	r.a.lastStream = max(r.a.lastStream, id)
 }
@@ -164,10 +169,17 @@ func (r *reading) streamEntry(e *entries, what byte, s *streamState) {
 		s.lastValue = &l
 		r.a.nCounts += l.size()
 		s.used = max(s.used, int64(l.end/1e6))
+		if string(s.key[:]) == blindKey {
+			r.a.blind = max(r.a.blind, int64(l.end/1e6))
+		}
 	default:
 		e.bad = true
 	}
 }
+
+// blindKey is of no stream: what stands under it is accumulator.blind, as the end
+// of a last value. A version that does not know it forgets it like an idle stream.
+const blindKey = "forgotten before"
 
 // snapshot writes all that is known, in records of a handy size.
 func (a *accumulator) snapshot() []byte {
@@ -190,6 +202,10 @@ func (a *accumulator) snapshot() []byte {
 	for _, s := range a.streams {
 		out = appendPast(appendStream(out, a.namedStream(s)), s)
 		split()
+	}
+	if a.blind > 0 {
+		s := a.namedStream(&streamState{key: streamKey([]byte(blindKey)), past: past{lastValue: &lastValue{end: uint64(a.blind) * 1e6}}})
+		out = appendLast(appendStream(out, s), s)
 	}
 	out = append(out, entryEnd)
 	endRecord(out, at)

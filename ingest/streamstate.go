@@ -152,8 +152,11 @@ func (w *walk) state(st *stream) *streamState {
 				s = &streamState{key: key, gone: true}
 			}
 		}
-		if s.gone && !c.take(s, w.src.channel, w.now) {
+		switch {
+		case s.gone && !c.take(s, w.src.channel, w.now):
 			return nil
+		case s.by == nil: // of an earlier process
+			c.own(s, w.src.channel, 1)
 		}
 		st.state = s
 	}
@@ -183,18 +186,33 @@ func (w *walk) state(st *stream) *streamState {
 // maxCounts bounds the bucket counts that are kept, for each stream that may be.
 const maxCounts = 8
 
-// take keeps a stream, if there is room.
+// take keeps a stream, if there is room. The last quarter of all is for node
+// channels, as of the series.
 func (a *accumulator) take(s *streamState, by *Channel, now int64) bool {
-	if !a.room(func() bool { return by.streams < by.o.Limits.Series && len(a.streams) < a.max }, now) {
+	if !a.roomOf(by, now) || !a.room(func() bool {
+		return len(a.streams) < a.max && (by.o.Class != Workload || a.actors < a.max-a.max/4)
+	}, now) {
 		return false
 	}
-	s.gone, s.by = false, by
-	by.streams++
+	s.gone = false
 	a.streams[s.key] = s
 	if s.lastValue != nil {
 		a.nCounts += s.size()
 	}
+	a.own(s, by, 1)
 	return true
+}
+
+// own has a stream count for a channel, or with -1 no longer.
+func (a *accumulator) own(s *streamState, by *Channel, n int) {
+	s.by = by
+	by.streams += n
+	if by.o.Class == Workload {
+		a.actors += n
+	}
+	if s.lastValue != nil {
+		by.counts += n * s.size()
+	}
 }
 
 // drop lets a stream go.
@@ -202,10 +220,24 @@ func (a *accumulator) drop(s *streamState) {
 	s.gone = true
 	delete(a.streams, s.key)
 	if s.by != nil {
-		s.by.streams--
+		a.own(s, s.by, -1)
 	}
 	if s.lastValue != nil {
 		a.nCounts -= s.size()
+	}
+}
+
+// roomForCounts reports whether a stream of a channel may have that many bucket
+// counts more.
+func (a *accumulator) roomForCounts(by *Channel, more int) bool {
+	return more <= 0 || a.nCounts+more <= maxCounts*a.max && by.counts+more <= maxCounts*by.o.Limits.Series
+}
+
+// resized counts what a stream has more of bucket counts.
+func (a *accumulator) resized(s *streamState, more int) {
+	a.nCounts += more
+	if s.by != nil {
+		s.by.counts += more
 	}
 }
 
@@ -214,7 +246,7 @@ func (s *savedPast) undo(a *accumulator) {
 		*s.st.deltas = s.deltas
 	}
 	if s.st.lastValue != nil {
-		a.nCounts += s.last.size() - s.st.size()
+		a.resized(s.st, s.last.size()-s.st.size())
 		*s.st.lastValue = s.last
 	}
 }

@@ -93,7 +93,7 @@ func (w *walk) addWorkloadSummary(m *metric, st *stream, t int64, v *summaryValu
 		return
 	}
 	count := float64(v.count)
-	do := l.step(v.start, v.end, w.src.alone, count < l.v, count == l.v && v.sum == l.sum)
+	do := l.step(v.start, v.end, w.alone(l), count < l.v, count == l.v && v.sum == l.sum)
 	by := [2]float64{count, v.sum}
 	switch do {
 	case stepWhole:
