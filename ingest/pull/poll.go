@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/internal/fetch"
 )
 
 // SeriesName is the series of the readings, in watts. Its labels are
@@ -45,7 +46,7 @@ type poll struct {
 	o       *Options
 	m       *Manager
 	source  Source
-	get     *fetcher
+	page    *fetch.Page
 	growth  ingest.Growth
 	outputs []*output
 	said    string // what the log has of the last poll that was not stored
@@ -53,7 +54,7 @@ type poll struct {
 
 func newPoll(m *Manager, s Source) *poll {
 	address := expand(s.Endpoint, s.Node)
-	p := &poll{o: &m.o, m: m, source: s, get: newFetcher(address, m.o.Agent, s.Timeout), growth: ingest.Growth{Watch: m.o.Watch}}
+	p := &poll{o: &m.o, m: m, source: s, page: newPage(address, m.o.Agent, s.Timeout), growth: ingest.Growth{Watch: m.o.Watch}}
 	for _, w := range s.Wants {
 		p.outputs = append(p.outputs, &output{
 			wants: w, reader: Reader{Role: w.Role, Host: w.Host, Window: w.Window}, lines: map[string]*line{},
@@ -65,7 +66,7 @@ func newPoll(m *Manager, s Source) *poll {
 
 // run polls at once and then at every interval, until ctx ends.
 func (p *poll) run(ctx context.Context) {
-	defer p.get.client.CloseIdleConnections()
+	defer p.page.Close()
 	ticker := time.NewTicker(p.source.Interval)
 	defer ticker.Stop()
 	for {
@@ -81,7 +82,7 @@ func (p *poll) run(ctx context.Context) {
 // once asks, and stores what is in the answer: its metrics, and each reading. Of
 // a failure nothing is stored but the end of the readings before.
 func (p *poll) once(ctx context.Context) {
-	body, err := p.get.get(ctx)
+	body, _, err := p.page.Get(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -115,7 +116,7 @@ func (p *poll) document(body []byte) (Document, error) {
 		return doc, errors.New("the answer has no resourceMetrics: it is the legacy JSON, or none, and legacy_json is false")
 	}
 	p.m.legacy.Do(func() {
-		p.o.Log.Warn("the legacy JSON is deprecated and goes with version 1.0; have the endpoint answer with OTLP JSON", "endpoint", p.get.url)
+		p.o.Log.Warn("the legacy JSON is deprecated and goes with version 1.0; have the endpoint answer with OTLP JSON", "endpoint", p.page.URL)
 	})
 	return doc, err
 }
@@ -136,9 +137,9 @@ func (p *poll) keep(ctx context.Context, doc Document) {
 	}
 	if said != p.said && ctx.Err() == nil {
 		if err != nil {
-			p.o.Log.Warn("metrics of a document are not stored", "endpoint", p.get.url, "err", err)
+			p.o.Log.Warn("metrics of a document are not stored", "endpoint", p.page.URL, "err", err)
 		} else {
-			p.o.Log.Info("the metrics of its documents are stored again", "endpoint", p.get.url)
+			p.o.Log.Info("the metrics of its documents are stored again", "endpoint", p.page.URL)
 		}
 		p.said = said
 	}
@@ -210,7 +211,7 @@ func (p *poll) append(ctx context.Context, values map[*line]float64, ts int64) e
 func (p *poll) end(ctx context.Context) {
 	for _, out := range p.outputs {
 		if err := p.store(ctx, out, Reading{Quality: Missing}, nil, p.o.Clock()); err != nil {
-			p.o.Log.Warn("pull", "endpoint", p.get.url, "err", err)
+			p.o.Log.Warn("pull", "endpoint", p.page.URL, "err", err)
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (p *poll) end(ctx context.Context) {
 // tell keeps what is known of a reader, and logs what has changed of it.
 func (p *poll) tell(out *output, r Reading, failure error, at time.Time) {
 	now := Status{
-		Role: out.wants.Role, Node: p.source.Node, URL: p.get.url, Interval: p.source.Interval,
+		Role: out.wants.Role, Node: p.source.Node, URL: p.page.URL, Interval: p.source.Interval,
 		LastPoll: at, Quality: r.Quality, Why: r.Why, Scope: r.Scope, Watts: r.Watts,
 	}
 	result := string(r.Quality)
@@ -233,7 +234,7 @@ func (p *poll) tell(out *output, r Reading, failure error, at time.Time) {
 	if r.Quality == Unchanged && failure == nil || was.Quality == Unchanged && was.Err == "" && !was.LastPoll.IsZero() && r.Quality == Fresh {
 		return
 	}
-	log := p.o.Log.With("role", string(now.Role), "node", now.Node, "endpoint", p.get.url)
+	log := p.o.Log.With("role", string(now.Role), "node", now.Node, "endpoint", p.page.URL)
 	if was.Quality == now.Quality && (was.Err == "") == (now.Err == "") && !was.LastPoll.IsZero() {
 		return
 	}

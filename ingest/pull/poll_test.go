@@ -146,9 +146,9 @@ func TestPollFails(t *testing.T) {
 			t.Errorf("%d: said %s", status, said)
 		}
 	}
-	f(200, long, "longer than 8 MiB")
+	f(200, long, "the answer has more than 8388608 bytes")
 	f(500, []byte("secret"), "answers 500 Internal Server Error")
-	f(302, []byte("secret"), "answers 302, and redirects are not followed")
+	f(302, []byte("secret"), "answers 302 Found")
 	f(200, []byte("secret"), "no JSON object: byte 1")
 	f(200, []byte(`{"resourceMetrics": "secret"}`), "json: byte ")
 	if got := long[:MaxAnswer]; newRig(t, true, Want{Role: Agent}).answer(200, got).Quality != Fresh {

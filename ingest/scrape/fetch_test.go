@@ -57,7 +57,7 @@ func TestTargetsThatFail(t *testing.T) {
 		serve http.HandlerFunc
 		want  string
 	}{
-		{"gzip bomb", gzipped(bomb), "the page has more than 20971520 bytes (body_size_limit)"},
+		{"gzip bomb", gzipped(bomb), "the answer has more than 20971520 bytes (body_size_limit)"},
 		{"too large", text(strings.Repeat("# padding\n", 21<<17)), "body_size_limit"},
 		{"gzip that is none", gzipped([]byte("a 1\n")), "the answer says gzip: "},
 		{"gzip cut off", gzipped(zeros(1 << 20)[:500]), "the answer broke off after "},

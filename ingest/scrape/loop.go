@@ -6,13 +6,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/fetch"
 )
 
 // loop scrapes one target.
 type loop struct {
 	target Target
 	o      *Options
-	get    *fetcher
+	page   *fetch.Page
 	book   *book
 	w      writer
 	m      *targetMetrics
@@ -40,7 +42,7 @@ func (l *loop) next(now time.Time) time.Time {
 // has ended too, which is the end of the process, the target is gone then.
 func (l *loop) run(ctx, scraping context.Context) {
 	defer close(l.done)
-	defer l.get.close()
+	defer l.page.Close()
 	first := true
 	for {
 		l.scrape(scraping)
@@ -93,7 +95,7 @@ func wait(ctx context.Context, d time.Duration, but <-chan struct{}) bool {
 // scrape is one round. A scrape that the end of ctx cuts off is none.
 func (l *loop) scrape(ctx context.Context) {
 	at := l.o.Clock()
-	page, err := l.get.get(ctx)
+	body, contentType, err := l.page.Get(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -101,7 +103,7 @@ func (l *loop) scrape(ctx context.Context) {
 	l.round = round{at: now, err: err, samples: l.round.samples[:0],
 		oldest: now - l.o.OutOfOrder.Milliseconds(), youngest: now + ahead.Milliseconds()}
 	r := &l.round
-	l.book.read(r, page.body, page.contentType, l.target.SampleLimit)
+	l.book.read(r, body, contentType, l.target.SampleLimit)
 	took := l.o.Clock().Sub(at)
 	out, err := l.w.write(ctx, l.book, r, took)
 	if ctx.Err() != nil {

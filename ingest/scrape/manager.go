@@ -129,7 +129,7 @@ func (m *Manager) arrange(ctx context.Context, running *sync.WaitGroup) {
 func (m *Manager) newLoop(t Target, was *loop) *loop {
 	own := t.Own()
 	l := &loop{
-		target: t, o: &m.o, get: newFetcher(&t, &m.o),
+		target: t, o: &m.o, page: newPage(&t, &m.o),
 		w:     writer{store: m.o.Store, sync: m.o.Sync, growth: ingest.Growth{Watch: m.o.Watch}},
 		m:     m.metrics.target(t.URL),
 		log:   m.o.Log.With("target", t.URL),

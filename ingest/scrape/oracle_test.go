@@ -168,7 +168,7 @@ func compareStory(t *testing.T) (diffs []string) {
 	ours := recorder{refs: map[string]storage.SeriesRef{}}
 	m := NewManager(Options{Store: &ours, Clock: func() time.Time { return now.Truncate(time.Second) }})
 	l := m.newLoop(Target{URL: "http://" + address + "/metrics", SampleLimit: 8}.withDefaults(), nil)
-	defer l.get.close()
+	defer l.page.Close()
 	mu.Lock()
 	next = 0
 	mu.Unlock()

@@ -24,12 +24,12 @@ type ProbedCount struct {
 // Probe reads the page of a target once, as of now, and stores nothing.
 func Probe(ctx context.Context, t Target, agent string, now time.Time) Probed {
 	t = t.withDefaults()
-	f := newFetcher(&t, &Options{Agent: agent})
-	defer f.close()
-	p, err := f.get(ctx)
+	page := newPage(&t, &Options{Agent: agent})
+	defer page.Close()
+	body, contentType, err := page.Get(ctx)
 	at := now.UnixMilli()
 	r := round{at: at, err: err, oldest: at - defaultOutOfOrder.Milliseconds(), youngest: at + ahead.Milliseconds()}
-	newBook(t.Own()).read(&r, p.body, p.contentType, t.SampleLimit)
+	newBook(t.Own()).read(&r, body, contentType, t.SampleLimit)
 	out := Probed{Samples: r.total, Not: []ProbedCount{}}
 	if r.err != nil {
 		out.Err = r.err.Error()

@@ -91,7 +91,7 @@ func (r *rig) scrape(t Target, offset time.Duration, page string) Status {
 			r.t.Fatal(err)
 		}
 		l = r.m.newLoop(t.withDefaults(), nil)
-		r.t.Cleanup(l.get.close)
+		r.t.Cleanup(l.page.Close)
 		r.loops[t.URL] = l
 	}
 	l.scrape(context.Background())
