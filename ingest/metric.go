@@ -50,6 +50,26 @@ func (m *metric) same(o *metric) bool {
 		m.temporality == o.temporality && m.monotonic == o.monotonic
 }
 
+// take takes a field of a Metric that says something of all its points, or a piece
+// of their data, and reports whether it is one. Of the kinds the last that is there
+// counts.
+func (h *header) take(f *fields, data *joined) bool {
+	switch f.num {
+	case 1:
+		h.name = f.data
+	case 3:
+		h.unit = f.data
+	case 5, 7, 9, 10, 11:
+		if kind(f.num) != h.kind {
+			h.kind, *data = kind(f.num), joined{}
+		}
+		data.add(f.data)
+	default:
+		return false
+	}
+	return true
+}
+
 // data reads the fields beside the points, and counts the points.
 func (h *header) data(b []byte) (points int, err error) {
 	f := fields{b: b}

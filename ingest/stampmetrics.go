@@ -7,25 +7,14 @@ import (
 )
 
 // metric writes one Metric without the points that were refused, and reports
-// whether any is left. It reads the metric as the walk does: of its kinds the
-// last that is there, from all its pieces.
+// whether any is left.
 func (s *stamper) metric(b []byte) bool {
 	at := s.open(2, len(b))
 	var h header
 	var data joined
 	f := fields{b: b}
 	for from := 0; f.next(); from = len(b) - len(f.b) {
-		switch f.num {
-		case 1:
-			h.name = f.data
-		case 3:
-			h.unit = f.data
-		case 5, 7, 9, 10, 11:
-			if kind(f.num) != h.kind {
-				h.kind, data = kind(f.num), joined{}
-			}
-			data.add(f.data)
-		default:
+		if !h.take(&f, &data) {
 			s.field(msgMetric, &f, b[from:len(b)-len(f.b)])
 		}
 	}

@@ -250,17 +250,7 @@ func (w *walk) metric(b []byte) error {
 				return undecodable("a field of a metric has the wrong wire type")
 			}
 		}
-		switch f.num {
-		case 1:
-			h.name = f.data
-		case 3:
-			h.unit = f.data
-		case 5, 7, 9, 10, 11:
-			if kind(f.num) != h.kind {
-				h.kind, data = kind(f.num), joined{}
-			}
-			data.add(f.data)
-		case 12:
+		if !h.take(&f, &data) && f.num == 12 {
 			n, _, err := scan(msgKeyValue, f.data, 5)
 			if w.messages += n; err != nil {
 				return err
