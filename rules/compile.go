@@ -26,6 +26,7 @@ const (
 	isSeen
 	isAnswering // how many series of a component answer, and farMore for each that does not
 	isSampled   // how many have a sample
+	isProven    // isUsed, and not finite where a series of the component is left out
 	isFrozen    // 0 where all energy counters of a component stand still
 )
 

@@ -14,6 +14,7 @@ import (
 const (
 	coveredRate     = "covered_rate"
 	coveredIncrease = "covered_increase"
+	coveredNewest   = "covered_newest" // in derived queries alone
 )
 
 // A covered rate reads at least two measured export intervals and a quarter of
@@ -33,11 +34,27 @@ var dialect = parser.NewParser(parser.Options{
 	Functions:                   withCovered(parser.Functions),
 })
 
+// derived parses what was made of an expression, in which the store's third
+// function may stand too.
+var derived = parser.NewParser(parser.Options{
+	EnableExperimentalFunctions: true,
+	EnableBinopFillModifiers:    true,
+	Functions:                   withNewest(withCovered(parser.Functions)),
+})
+
+func withNewest(known map[string]*parser.Function) map[string]*parser.Function {
+	f := dialectFunction(coveredNewest)
+	f.ArgTypes = append(f.ArgTypes, parser.ValueTypeScalar)
+	known[coveredNewest] = f
+	return known
+}
+
 func withCovered(known map[string]*parser.Function) map[string]*parser.Function {
 	all := maps.Clone(known)
 	for _, name := range []string{coveredRate, coveredIncrease} {
 		all[name] = dialectFunction(name)
 	}
+	delete(all, coveredNewest) // where the store is linked in, PromQL knows it
 	return all
 }
 

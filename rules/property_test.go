@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,17 +216,35 @@ func TestPropertyNeverLowNeverFreshOnOldInput(t *testing.T) {
 // The short way says what the whole query says.
 func TestPropertyShortIsWhole(t *testing.T) {
 	dir := t.TempDir()
+	asked, proven := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlay(t, dir)
 		defer p.db.Close()
 		short, whole := p.evaluator(false), p.evaluator(false)
-		r := reading2(t, rapid.SampledFrom([]string{"5m", "1m", "30s"}).Draw(t, "window"))
+		ask, alone := short.Query, false
+		short.Query = func(ctx context.Context, expr string, ts int64) ([]Sample, error) {
+			if strings.Contains(expr, coveredNewest) {
+				asked, alone = asked+1, true
+			} else {
+				alone = false
+			}
+			return ask(ctx, expr, ts)
+		}
+		window := rapid.SampledFrom([]string{"5m", "1m", "30s"}).Draw(t, "window")
+		r := reading2(t, window)
+		if rapid.IntRange(0, 2).Draw(t, "moved") == 0 {
+			r = read(t, strings.ReplaceAll(r.plan.text, "["+window+"])", "["+window+"] offset 7s) * 2"))
+		}
 		for _, now := range instants(t) {
 			p.feed(t, now)
 			for _, tr := range whole.trackers {
 				tr.compiled.short = nil
 			}
+			alone = false
 			a, errA := short.Reading(context.Background(), r, at(now))
+			if alone {
+				proven++
+			}
 			b, errB := whole.Reading(context.Background(), r, at(now))
 			if errA != nil || errB != nil {
 				t.Fatal(errA, errB)
@@ -235,6 +254,10 @@ func TestPropertyShortIsWhole(t *testing.T) {
 			}
 		}
 	})
+	t.Logf("the short query was asked %d times, and was enough %d times", asked, proven)
+	if proven == 0 {
+		t.Error("the short query was never enough")
+	}
 }
 
 func reading2(t *rapid.T, window string) *Reading {
@@ -242,6 +265,10 @@ func reading2(t *rapid.T, window string) *Reading {
 	if rapid.Bool().Draw(t, "bare") {
 		expr = `sum by (k8s_node_name) (rate(hw_energy_joules_total[` + window + `]) or hw_power_watts)`
 	}
+	return read(t, expr)
+}
+
+func read(t *rapid.T, expr string) *Reading {
 	tree, err := dialect.ParseExpr(expr)
 	if err != nil {
 		t.Fatal(err)

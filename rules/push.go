@@ -24,7 +24,7 @@ func perKey(query string, key []string) oneKey {
 	if query == "" || len(key) == 0 {
 		return ""
 	}
-	e, err := dialect.ParseExpr(query)
+	e, err := derived.ParseExpr(query)
 	if err != nil || !keepsKey(e, key) {
 		return ""
 	}

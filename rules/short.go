@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 // other does. Then the newest samples alone say how old the components are, and
 // nothing is warming. Where the proof fails the whole query is asked as well.
 //
-// What costs in a query is how many samples it decodes, whatever it makes of
-// them. The whole query reads each window about five times, the short one twice,
-// and an instant of a gauge costs as much as a window of the lookback.
+// What costs in a query is how often it reads a window and how many elements it
+// puts together. The whole query reads each window about five times; the short one
+// twice where the store's covered_newest tells in one reading what the proof needs,
+// once more for what has a recent sample under any other function. An instant of a
+// gauge costs as much as a window of the lookback.
 type short struct {
 	query string
 	slots []slot
@@ -65,6 +68,10 @@ func shorten(value string, branches []branch, intervals map[string]time.Duration
 			recent := *l.matrix
 			recent.Range = min(recent.Range, stale)
 			s.after = min(s.after, recent.Range/2)
+			if l.call.Func.Name == coveredRate {
+				add(isProven, i, stale, put(parser.MIN, provenIn(&recent, l)))
+				continue
+			}
 			last := lastIn(&recent, l.vs)
 			add(isAnswering, i, 0, put(parser.SUM, fmt.Sprintf("((0 * %s + 1) or (0 * %s + %g))", l.call, last, farMore)))
 			add(isSampled, i, 0, put(parser.SUM, "(0 * "+last+" + 1)"))
@@ -76,6 +83,15 @@ func shorten(value string, branches []branch, intervals map[string]time.Duration
 	}
 	s.query = strings.Join(all, " or ")
 	return s
+}
+
+// provenIn is the time of the newest sample of each series under a covered rate,
+// and -Inf for one that is recent and does not answer, or answers without being
+// recent.
+func provenIn(recent *parser.MatrixSelector, l leaf) string {
+	over := *l.matrix
+	over.VectorSelector = timeOnly(l.vs)
+	return sinceSample(l.vs, fmt.Sprintf("%s(%s, %g)", coveredNewest, &over, recent.Range.Seconds()))
 }
 
 // sources are the sides of an `or` whose elements' labels alone name a
@@ -164,10 +180,18 @@ func (t *tracker) takeShort(samples []Sample) (bool, error) {
 			if !t.sameCounts(sl.branch, t.bySlot[i], t.bySlot[i+1]) {
 				return false, nil
 			}
+		case isProven:
+			if !t.allProven(sl.branch, t.bySlot[i]) {
+				return false, nil
+			}
 		}
 	}
 	for i, sl := range s.slots {
-		if sl.kind != isUsed {
+		switch sl.kind {
+		case isUsed:
+		case isProven:
+			sl.kind = isUsed
+		default:
 			continue
 		}
 		for _, sample := range t.bySlot[i] {
@@ -182,6 +206,12 @@ func (t *tracker) takeShort(samples []Sample) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// allProven says whether every series of each component both answers and has a
+// recent sample, and each component is known.
+func (t *tracker) allProven(branch int, samples []Sample) bool {
+	return !slices.ContainsFunc(samples, func(s Sample) bool { return !finite(s.V) || t.find(branch, s.Metric) == nil })
 }
 
 // sameCounts says whether both answers count the same number of series in each

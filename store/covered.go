@@ -15,6 +15,7 @@ import (
 const (
 	coveredRateName     = "covered_rate"
 	coveredIncreaseName = "covered_increase"
+	coveredNewestName   = "covered_newest"
 )
 
 // minCovered is the least covered time that makes a rate: two flushes a few
@@ -26,15 +27,16 @@ const minCovered = time.Second
 func init() {
 	register(coveredRateName, coveredRate)
 	register(coveredIncreaseName, coveredIncrease)
+	register(coveredNewestName, coveredNewest, parser.ValueTypeScalar)
 }
 
-func register(name string, call promql.FunctionCall) {
+func register(name string, call promql.FunctionCall, more ...parser.ValueType) {
 	if _, taken := promql.FunctionCalls[name]; taken || parser.Functions[name] != nil {
 		panic("BUG: PromQL has a function " + name + " already")
 	}
 	parser.Functions[name] = &parser.Function{
 		Name:       name,
-		ArgTypes:   []parser.ValueType{parser.ValueTypeMatrix},
+		ArgTypes:   append([]parser.ValueType{parser.ValueTypeMatrix}, more...),
 		ReturnType: parser.ValueTypeVector,
 	}
 	promql.FunctionCalls[name] = call
@@ -83,6 +85,32 @@ func coveredIncrease(vals []promql.Vector, m promql.Matrix, args parser.Expressi
 		return enh.Out, nil
 	}
 	return append(enh.Out, promql.Sample{F: c.increase}), nil
+}
+
+// coveredNewest is covered_newest(v range-vector, recent scalar): the time of the
+// newest sample, Unix seconds, of a series that covered_rate answers for and whose
+// newest sample is less than recent seconds old. It is -Inf for a series of which
+// one of the two is true and the other is not, and nothing where neither is. Rules
+// judge by it, at one reading of the window, that a rate leaves nobody out.
+func coveredNewest(vals []promql.Vector, m promql.Matrix, args parser.Expressions, enh *promql.EvalNodeHelper) (promql.Vector, annotations.Annotations) {
+	series := m[0]
+	if len(series.Histograms) > 0 {
+		return enh.Out, refuseHistogram(coveredNewestName, series.Metric)
+	}
+	arg, ok := unparen(args[0]).(*parser.MatrixSelector)
+	if !ok {
+		return enh.Out, annotations.New().Add(fmt.Errorf("%w: %s wants a selector with a range such as x[5m]", annotations.PromQLWarning, coveredNewestName))
+	}
+	end := enh.Ts - arg.VectorSelector.(*parser.VectorSelector).Offset.Milliseconds()
+	last := series.Floats[len(series.Floats)-1].T
+	recent := last > end-int64(math.Round(vals[0][0].F*1000))
+	switch answers := cover(series.Floats).time >= minCovered; {
+	case answers && recent:
+		return append(enh.Out, promql.Sample{F: float64(last) / 1000}), nil
+	case answers || recent:
+		return append(enh.Out, promql.Sample{F: math.Inf(-1)}), nil
+	}
+	return enh.Out, nil
 }
 
 // covered is what a series of samples proves about a counter.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"pgregory.net/rapid"
 )
 
@@ -352,4 +355,60 @@ func TestCoveredIncreaseCountsEveryRise(t *testing.T) {
 			t.Fatalf("covered_increase = %v; want %g", got, want)
 		}
 	})
+}
+
+// covered_newest says what three expressions of other functions say: the time of
+// the last sample of who answers and is recent, -Inf of who is only one of both.
+func TestPropertyCoveredNewest(t *testing.T) {
+	db := open(t, Options{Durability: "os"})
+	n, finite, infinite := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		row, newest := fmt.Sprint(n), int64(0)
+		for i := range rapid.IntRange(1, 4).Draw(rt, "series") {
+			ls := labels.FromStrings("__name__", "newest", "row", row, "hw_id", fmt.Sprint(i))
+			var points []point
+			at, v := rapid.Int64Range(0, 400_000).Draw(rt, "start"), 0.0
+			for range rapid.IntRange(1, 40).Draw(rt, "samples") {
+				points = append(points, point{epoch + at, v})
+				newest = max(newest, at)
+				at += rapid.SampledFrom([]int64{1, 900, 5000, 29_000, 61_000}).Draw(rt, "step")
+				v = rapid.SampledFrom([]float64{v, v + 10, v + 10, v + 10, v + 10, 0, math.NaN(), math.Float64frombits(value.StaleNaN)}).Draw(rt, "value")
+			}
+			write(t, db, ls, points...)
+		}
+		window, recent := rapid.IntRange(1, 300).Draw(rt, "window"), rapid.IntRange(1, 300).Draw(rt, "recent")
+		recent = min(window, recent)
+		offset := rapid.SampledFrom([]string{"", " offset 7s", " offset -3s"}).Draw(rt, "offset")
+		sel := func(seconds int) string { return fmt.Sprintf(`newest{row="%s"}[%ds]%s`, row, seconds, offset) }
+		last, rate := "ts_of_last_over_time("+sel(recent)+")", "covered_rate("+sel(window)+")"
+		want := fmt.Sprintf("(%s and %s) or (0 * %s - Inf) or (0 * %s - Inf)", last, rate, last, rate)
+		for range 4 {
+			ts := epoch + newest + rapid.Int64Range(-60_000, 60_000).Draw(rt, "ts")
+			read := func(expr string) string {
+				got, err := db.Instant(context.Background(), expr, ts)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				var lines []string
+				for _, s := range got {
+					lines = append(lines, fmt.Sprint(s.Metric, s.V))
+					if math.IsInf(s.V, -1) {
+						infinite++
+					} else {
+						finite++
+					}
+				}
+				slices.Sort(lines)
+				return strings.Join(lines, "\n")
+			}
+			if got, want := read(fmt.Sprintf("covered_newest(%s, %d)", sel(window), recent)), read(want); got != want {
+				rt.Fatalf("at %d:\ncovered_newest\n%s\nthree expressions\n%s", ts, got, want)
+			}
+		}
+	})
+	t.Logf("%d times and %d -Inf were compared", finite, infinite)
+	if finite == 0 || infinite == 0 {
+		t.Error("want some of each")
+	}
 }
