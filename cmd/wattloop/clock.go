@@ -8,12 +8,16 @@ import "time"
 type clock struct {
 	start time.Time
 	speed int
+	told  func() time.Time // says the time instead, where a test tells a story
 }
 
-func wallClock() clock { return clock{time.Now(), 1} }
+func wallClock() clock { return clock{start: time.Now(), speed: 1} }
 
 // Now is the present time on this clock.
 func (c clock) Now() time.Time {
+	if c.told != nil {
+		return c.told()
+	}
 	if c.speed <= 1 {
 		return time.Now()
 	}

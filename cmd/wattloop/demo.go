@@ -93,7 +93,7 @@ func runDemo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) error
 		ctx, cancel = context.WithTimeout(ctx, o.span)
 		defer cancel()
 	}
-	clk := clock{time.Now(), o.speed}
+	clk := clock{start: time.Now(), speed: o.speed}
 	node, err := sim.New(sim.Config{Dir: filepath.Join(o.dir, "sys"), GPUs: o.gpus, Seed: o.seed, Start: clk.start})
 	if err != nil {
 		return withCode(exitCannot, err)

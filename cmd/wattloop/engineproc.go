@@ -46,7 +46,7 @@ func engineCmd() *cobra.Command {
 			}
 			clk := wallClock()
 			if speed > 1 {
-				clk = clock{time.Unix(0, start), speed}
+				clk = clock{start: time.Unix(0, start), speed: speed}
 			}
 			again := func() (*config, error) { return reread(cmd.Flags(), os.LookupEnv) }
 			return runEngine(context.Background(), c, again, clk, cmd.ErrOrStderr())

@@ -56,15 +56,23 @@ func (e *energies) find() error {
 }
 
 // open opens a counter that this process may read; the warden hands over the
-// others.
+// others. One of a series that goes on stays in it when it cannot be read now:
+// each poll asks it again, and the next reading covers the gap.
 func (e *energies) open(m *Meter) error {
 	e.files.fs = *e.fs
 	a := e.files.of(m.Path)
-	if _, err := a.number(); err != nil {
+	if _, err := a.number(); err != nil && !e.reads(m.Path) {
 		return err
 	}
 	m.File = a
 	return nil
+}
+
+// reads reports whether a counter is in a series.
+func (e *energies) reads(path string) bool {
+	return slices.ContainsFunc(e.series, func(c *component) bool {
+		return slices.ContainsFunc(c.counters, func(k *counter) bool { return k.meter.Path == path })
+	})
 }
 
 // merged takes what is known of a series over to the same counters, and asks the

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/wattloop/wattloop/sysfs/sysfstest"
 )
 
 // machine is a boot that tests age and suspend.
@@ -178,4 +180,31 @@ func FuzzLedger(f *testing.F) {
 			t.Errorf("an error beside %+v", b)
 		}
 	})
+}
+
+// S0-1: a counter that cannot be read while the machine is looked over, once a
+// minute, is asked again at the next poll and not at the next look, and its series
+// goes on over the gap.
+func TestLookOverAFailingCounter(t *testing.T) {
+	zone := "class/powercap/intel-rapl:0/"
+	c, s, sys := tree(t, map[string]string{zone + "name": "package-0", zone + "energy_uj": "1000000", zone + "max_energy_range_uj": "262143328850"}, nil)
+	poll := func(after time.Duration, uj, want string) {
+		t.Helper()
+		sysfstest.Write(t, sys, zone+"energy_uj", uj)
+		c.requests, c.now = nil, t0.Add(after)
+		if err := s.Poll(t.Context()); (err != nil) != (want == "") || (len(s.Unread()) > 0) != (want == "") {
+			t.Errorf("after %s: %v, unread %v", after, err, s.Unread())
+		}
+		if got := strings.Join(c.all(t), ", "); got != want {
+			t.Errorf("after %s: %s; want %s", after, got, want)
+		}
+	}
+	const series = "hw.energy{hw.id=cpu0,hw.type=cpu} "
+	poll(0, "1000000", series+"0")
+	poll(30*time.Second, "31000000", series+"30")
+	poll(61*time.Second, "", "")
+	poll(62*time.Second, "63000000", series+"62")
+	if got := c.start("hw.energy"); !got.Equal(t0) {
+		t.Errorf("the series starts at %s; want %s", got, t0)
+	}
 }
