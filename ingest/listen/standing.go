@@ -81,7 +81,7 @@ func (s *standing) put(name string, r record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live[name] = r
-	return s.write()
+	return s.save()
 }
 
 func (s *standing) remove(name string) error {
@@ -91,7 +91,21 @@ func (s *standing) remove(name string) error {
 		return nil
 	}
 	delete(s.live, name)
-	return s.write()
+	return s.save()
+}
+
+// save writes the file, or removes it where it cannot be written: an activation
+// that has ended must not stand in it, since what its actor counts elsewhere from
+// now on would be counted here again.
+func (s *standing) save() error {
+	err := s.write()
+	if err == nil {
+		return nil
+	}
+	if gone := os.Remove(s.path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		return errors.Join(err, gone)
+	}
+	return err
 }
 
 func (s *standing) write() error {

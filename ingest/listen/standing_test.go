@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/wattloop/wattloop/ingest"
+	"github.com/wattloop/wattloop/internal/disk"
 )
 
 // restart ends the Manager as a process does, and makes the next one.
@@ -50,6 +51,32 @@ func TestStanding(t *testing.T) {
 	st, err := os.Stat(path)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v; want mode 0600", st, err)
+	}
+}
+
+// What cannot be written anew is removed: an activation that was ended must not go
+// on after a restart, since its actor may have counted elsewhere.
+func TestStandingOnAFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "live.json")
+	b := newBed(t, func(o *Options) { o.State = path })
+	b.define("w1")
+	first := b.activate("w1", "a")
+	inTheWay := path + disk.Unfinished // of the new file
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.end("w1")
+	b.restart("w1")
+	if again := b.activate("w1", "a"); !again.Started.After(first.Started) {
+		t.Errorf("what was ended goes on since %v", again.Started)
+	}
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	b.define("w2")
+	b.activate("w2", "b")
+	if s, err := readStanding(path); err != nil || len(s.live) != 2 {
+		t.Errorf("once there is room again: %+v, %v; want both", s, err)
 	}
 }
 
