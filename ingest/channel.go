@@ -346,16 +346,18 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 	defer r.recycle(s)
 	ack := r.acks.begin()
 	defer ack.end()
-	res, owed, err := r.store(ctx, &a.src, wire, s.points())
+	var elsewhere func() error
+	if a.src.stamp != nil && r.o.Elsewhere != nil {
+		elsewhere = func() error { return a.keepElsewhere(ctx, s, wire) }
+	}
+	res, owed, err := r.store(ctx, &a.src, wire, s.points(), elsewhere)
 	if err != nil {
 		return Result{}, err
 	}
 	// A workload's go onward before the sync. Should that fail, the retry is known
 	// as one and goes nowhere.
 	if a.src.stamp != nil {
-		if err := a.handMetrics(ctx, s, wire); err != nil {
-			return Result{}, err
-		}
+		a.sendOnward(ctx, s, wire)
 	}
 	if err := r.settle(owed); err != nil {
 		return Result{}, &UnavailableError{err}
@@ -369,9 +371,10 @@ func (a *Activation) Export(ctx context.Context, wire []byte) (Result, error) {
 		}
 	}
 	if a.src.stamp == nil {
-		if err := a.handMetrics(ctx, s, wire); err != nil {
+		if err := a.keepElsewhere(ctx, s, wire); err != nil {
 			return Result{}, err
 		}
+		a.sendOnward(ctx, s, wire)
 	}
 	return res, nil
 }

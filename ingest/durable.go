@@ -68,6 +68,11 @@ func (r *Receiver) StateDamage() string { return r.damage }
 // keep writes what the request at hand has changed to the journal, before the
 // store commits it.
 func (w *walk) keep() error {
+	if w.elsewhere != nil {
+		if err := w.elsewhere(); err != nil {
+			return err
+		}
+	}
 	j := w.sums.journal
 	if j == nil || len(w.savedTotals)+len(w.savedPasts) == 0 {
 		return nil

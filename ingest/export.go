@@ -174,8 +174,9 @@ func (r *Receiver) ExportJSON(ctx context.Context, body []byte) (Result, error) 
 
 // store takes one request to the end of Commit and tells the watcher. Unless it
 // is nil, decisions takes what becomes of each point. The debt is to be settled
-// before the request is answered.
-func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision) (Result, debt, error) {
+// before the request is answered. Unless it is nil, elsewhere is called once all is
+// decided: after its error nothing of the request was taken.
+func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decisions *[]decision, elsewhere func() error) (Result, debt, error) {
 	if r.starting {
 		return Result{}, debt{}, &UnavailableError{errStarting}
 	}
@@ -190,7 +191,7 @@ func (r *Receiver) store(ctx context.Context, src *origin, wire []byte, decision
 	}
 	w := &r.w
 	w.begin(src)
-	w.decisions = decisions
+	w.decisions, w.elsewhere = decisions, elsewhere
 	err := w.request(wire)
 	src.channel.spendPoints(w.points)
 	if err != nil {

@@ -109,35 +109,53 @@ func (s *stamper) points() *[]decision {
 	return &s.decisions
 }
 
-// handMetrics hands a request on that was taken. Elsewhere is where metrics are
-// kept: who sent them is told of an error. Onward they go beside being kept: what
-// becomes of them there changes no answer, and is counted.
-func (a *Activation) handMetrics(ctx context.Context, s *stamper, wire []byte) error {
+// keepElsewhere hands metrics to where they are kept: who sent them is told of an
+// error. A workload's go there under the Receiver's lock, before what they count
+// is remembered: else what found no room would be taken for a retry when it is
+// sent again, and go nowhere.
+func (a *Activation) keepElsewhere(ctx context.Context, s *stamper, wire []byte) error {
+	to := a.c.r.o.Elsewhere
+	if to == nil {
+		return nil
+	}
+	wire = s.metrics(wire)
 	switch {
-	case s == nil || len(wire) == 0:
-		return nil
-	case s.st != nil || len(s.nodes) > 0:
-		s.rewrite(&metricLevels, wire)
-		if wire = s.out; len(wire) == 0 {
-			return nil
-		}
-	}
-	o := &a.c.r.o
-	if s.over {
+	case s.over:
 		a.c.r.metrics.onward.WithLabelValues(a.c.o.Name, string(SignalMetrics), "failed").Inc()
-		if o.Elsewhere != nil {
-			return undecodable("the identity of each of so many resources would make the request too large")
-		}
+		return undecodable("the identity of each of so many resources would make the request too large")
+	case len(wire) == 0:
 		return nil
 	}
-	if o.Onward != nil {
-		_ = a.c.forward(ctx, o.Onward, SignalMetrics, wire) // counted
-	}
-	if o.Elsewhere == nil {
-		return nil
-	}
-	if err := a.c.forward(ctx, o.Elsewhere, SignalMetrics, wire); err != nil {
+	if err := a.c.forward(ctx, to, SignalMetrics, wire); err != nil {
 		return &UnavailableError{fmt.Errorf("otlp: metrics: %w: send them again later", err)}
 	}
 	return nil
+}
+
+// sendOnward hands metrics to the upstream, beside being kept: what becomes of them
+// there changes no answer, and is counted.
+func (a *Activation) sendOnward(ctx context.Context, s *stamper, wire []byte) {
+	to := a.c.r.o.Onward
+	if to == nil {
+		return
+	}
+	wire = s.metrics(wire)
+	switch {
+	case s.over:
+		a.c.r.metrics.onward.WithLabelValues(a.c.o.Name, string(SignalMetrics), "failed").Inc()
+	case len(wire) > 0:
+		_ = a.c.forward(ctx, to, SignalMetrics, wire) // counted
+	}
+}
+
+// metrics is a request of metrics as it goes on.
+func (s *stamper) metrics(wire []byte) []byte {
+	if s.st == nil && len(s.nodes) == 0 {
+		return wire
+	}
+	if !s.rewritten {
+		s.rewritten = true
+		s.rewrite(&metricLevels, wire)
+	}
+	return s.out
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
 // upstream keeps what is forwarded to it, or refuses it with err.
@@ -94,5 +96,40 @@ func TestWorkloadMetricsElsewhere(t *testing.T) {
 	}
 	if len(there.got) != 1 || bytes.Contains(there.got[0].Wire, []byte("evil")) || !bytes.Contains(there.got[0].Wire, []byte("ate.telemetry.plane")) || there.got[0].Plane != PlaneWorkload {
 		t.Errorf("forwarded %q", there.got)
+	}
+}
+
+// What found no room elsewhere was not taken: when it is sent again it goes there,
+// once, delta and cumulative, and only then onward.
+func TestWorkloadMetricsFindNoRoom(t *testing.T) {
+	up, there := &upstream{}, &upstream{}
+	b, a, _ := workload(t, Identity{ActorUID: "a"}, func(o *Options) { o.Onward, o.Elsewhere = up, there })
+	for i, temporality := range []pmetric.AggregationTemporality{delta, cumulative} {
+		b.now += 1000
+		p := newPayload("service.name", "s")
+		p.sum("jobs", "", temporality, b.now-base-500, b.now-base, 7)
+		wire := wireOf(t, p.md)
+		there.err = ErrNoRoom
+		for range 2 {
+			if _, err := a.Export(t.Context(), wire); !errors.Is(err, ErrNoRoom) {
+				t.Fatalf("no room: %v", err)
+			}
+		}
+		there.err = nil
+		res, err := a.Export(t.Context(), wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkResult(t, res, 1, 0, nil)
+		res, err = a.Export(t.Context(), wire) // a repeat
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkResult(t, res, 0, 1, nil)
+		for name, u := range map[string]*upstream{"elsewhere": there, "onward": up} {
+			if len(u.got) != i+1 {
+				t.Errorf("temporality %d: %d requests went %s; want %d", temporality, len(u.got), name, i+1)
+			}
+		}
 	}
 }

@@ -36,6 +36,8 @@ type stamper struct {
 	decisions []decision
 	next      int
 
+	rewritten bool // out is the whole request
+
 	added int  // bytes that stand for the channel
 	over  bool // more than maxStamped of them
 }
@@ -48,7 +50,7 @@ const maxStamped = 16 << 20
 func (s *stamper) reset() {
 	s.out, s.parent, s.inside, s.content = s.out[:0], s.parent[:0], false, false
 	s.decisions, s.next = s.decisions[:0], 0
-	s.added, s.over = 0, false
+	s.added, s.over, s.rewritten = 0, false, false
 	if cap(s.out) > 4<<20 {
 		s.out = nil
 	}

@@ -62,7 +62,8 @@ type walk struct {
 	refusedSeries  int    // series that the limits kept out
 	refusedWhy     reason // the last of them
 
-	decisions *[]decision // of the points so far; nil when they do not go onward stamped
+	decisions *[]decision  // of the points so far; nil when they do not go onward stamped
+	elsewhere func() error // takes the request where metrics are kept elsewhere; nil when nothing depends on it
 	nobody    decision
 }
 
