@@ -96,19 +96,6 @@ func (t *turns) next(class int) {
 	w.turn <- struct{}{}
 }
 
-// waiting is how many wait.
-func (t *turns) waiting() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.own.len()
-	for _, ring := range t.rings {
-		for _, l := range ring {
-			n += l.len()
-		}
-	}
-	return n
-}
-
 func (l *line) push(w *waiter) {
 	if l.head == nil {
 		l.head = w
@@ -122,11 +109,4 @@ func (l *line) pop() *waiter {
 	w := l.head
 	l.head, w.next = w.next, nil
 	return w
-}
-
-func (l *line) len() (n int) {
-	for w := l.head; w != nil; w = w.next {
-		n++
-	}
-	return n
 }

@@ -99,3 +99,23 @@ func TestTurnsExclude(t *testing.T) {
 		t.Errorf("%d turns, %d wait; want 8000, 0", sum, lock.waiting())
 	}
 }
+
+// waiting is how many wait.
+func (t *turns) waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.own.len()
+	for _, ring := range t.rings {
+		for _, l := range ring {
+			n += l.len()
+		}
+	}
+	return n
+}
+
+func (l *line) len() (n int) {
+	for w := l.head; w != nil; w = w.next {
+		n++
+	}
+	return n
+}

@@ -66,12 +66,6 @@ func Load(sources []Source, set Settings) (*Set, []Message) {
 	return out, messages
 }
 
-// Check loads the sources with default settings for their messages alone.
-func Check(sources []Source) []Message {
-	_, messages := Load(sources, Settings{})
-	return messages
-}
-
 // loader carries one load through its stages: read and walk every file, merge
 // them by name, build and expand the rules, check what they say.
 type loader struct {

@@ -164,18 +164,6 @@ func (n *Node) advance(to time.Time) {
 	}
 }
 
-// Caps returns the power limit of each package in watts as the last Tick found
-// it, by the package's name: cpu0.
-func (n *Node) Caps() map[string]float64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	caps := map[string]float64{}
-	for _, p := range n.packages {
-		caps[p.id] = p.cap
-	}
-	return caps
-}
-
 // Power returns what each package and GPU draws in watts, by name: cpu0, gpu0.
 func (n *Node) Power() map[string]float64 {
 	n.mu.Lock()

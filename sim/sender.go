@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -22,18 +21,6 @@ const (
 	retryFirst     = 100 * time.Millisecond
 	retryLongest   = time.Second
 )
-
-// DialGRPC makes a sender of OTLP/gRPC to host:port, in clear text. The address
-// is first reached by a Send.
-func DialGRPC(ctx context.Context, address string) (*Sender, error) {
-	e, err := otlpmetricgrpc.New(ctx,
-		otlpmetricgrpc.WithEndpoint(address), otlpmetricgrpc.WithInsecure(), otlpmetricgrpc.WithTimeout(requestTimeout),
-		otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{Enabled: true, InitialInterval: retryFirst, MaxInterval: retryLongest, MaxElapsedTime: requestTimeout}))
-	if err != nil {
-		return nil, fmt.Errorf("sim: otlp to %s: %w", address, err)
-	}
-	return &Sender{e}, nil
-}
 
 // DialHTTP makes a sender of OTLP/HTTP to http://host:port/v1/metrics, in
 // protobuf.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/engine"
 	"github.com/wattloop/wattloop/rules"
@@ -342,6 +340,3 @@ func number(v float64) *float64 {
 	}
 	return &v
 }
-
-// Key is the key that a target has in the store.
-func Key(node string) labels.Labels { return labels.FromStrings("k8s_node_name", node) }

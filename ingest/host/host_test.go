@@ -89,10 +89,7 @@ func (c *capture) points(t testing.TB) map[string]pmetric.NumberDataPoint {
 func watts(t *testing.T, name string) map[string]float64 {
 	t.Helper()
 	tree := sysfstest.Load(t, cases+name+"/tree.json")
-	meters, err := Open(tree.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	meters := openMeters(t, tree.FS)
 	var c capture
 	s := c.source(meters)
 	var first, last map[string]pmetric.NumberDataPoint
@@ -132,10 +129,7 @@ func TestCases(t *testing.T) {
 // S0-93 to S0-97: what is exported, to the letter.
 func TestShape(t *testing.T) {
 	tree := sysfstest.Load(t, cases+"C52-rapl-wrap-per-zone/tree.json")
-	meters, err := Open(tree.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	meters := openMeters(t, tree.FS)
 	c := capture{now: t0}
 	s := c.source(meters)
 	for i := range 2 {
@@ -336,25 +330,20 @@ func TestWrapIsExact(t *testing.T) {
 	})
 }
 
-func TestOpen(t *testing.T) {
-	if meters, err := Open(sysfs.New(t.TempDir())); len(meters) != 0 || err != nil {
-		t.Errorf("a machine without RAPL = %v, %v; want none and no error", meters, err)
+func TestFind(t *testing.T) {
+	f := func(tree sysfs.FS, want ...string) {
+		t.Helper()
+		meters, err := Find(tree)
+		var names []string
+		for _, m := range meters {
+			names = append(names, m.Name)
+		}
+		if diff := cmp.Diff(want, names); diff != "" || err != nil {
+			t.Errorf("%v, meters (-want +got):\n%s", err, diff)
+		}
 	}
-	tree := sysfstest.Load(t, cases+"C49-rapl-only-package-zones/tree.json")
-	if err := tree.FS.Faulty.SetRead("class/powercap/intel-rapl:2/energy_uj", "EACCES"); err != nil {
-		t.Fatal(err)
-	}
-	meters, err := Open(tree.FS)
-	if want := "host: package-1: open class/powercap/intel-rapl:2/energy_uj: permission denied"; err == nil || err.Error() != want {
-		t.Errorf("Open = %v; want %s", err, want)
-	}
-	var names []string
-	for _, m := range meters {
-		names = append(names, m.Name)
-	}
-	if diff := cmp.Diff([]string{"package-0", "dram of package-0", "psys"}, names); diff != "" {
-		t.Errorf("meters (-want +got):\n%s", diff)
-	}
+	f(sysfs.New(t.TempDir())) // a machine without RAPL
+	f(sysfstest.Load(t, cases+"C49-rapl-only-package-zones/tree.json").FS, "package-0", "dram of package-0", "package-1", "psys")
 }
 
 type readerAt func(p []byte, off int64) (int, error)
@@ -412,3 +401,18 @@ func TestRun(t *testing.T) {
 }
 
 func microjoules(n uint64) string { return fmt.Sprint(n) }
+
+// openMeters opens the meters of a tree, as the warden does.
+func openMeters(t *testing.T, f sysfs.FS) []Meter {
+	t.Helper()
+	meters, err := Find(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range meters {
+		if meters[i].File, err = f.Open(m.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return meters
+}

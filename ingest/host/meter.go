@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -68,28 +67,6 @@ func Find(f sysfs.FS) ([]Meter, error) {
 		meters = append(meters, m)
 	}
 	return meters, nil
-}
-
-// Open opens the meters of a tree. A machine without RAPL has none and no error.
-// A meter that cannot be opened is left out and is in the error, beside the
-// meters that could be: the counters are readable by root alone.
-func Open(f sysfs.FS) ([]Meter, error) {
-	found, err := Find(f)
-	if err != nil {
-		return nil, err
-	}
-	var meters []Meter
-	var failed []error
-	for _, m := range found {
-		file, err := f.Open(m.Path)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("host: %s: %w", m.Name, err))
-			continue
-		}
-		m.File = file
-		meters = append(meters, m)
-	}
-	return meters, errors.Join(failed...)
 }
 
 // read returns the counter in microjoules.
