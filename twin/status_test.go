@@ -1,9 +1,14 @@
 package twin
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/engine"
@@ -156,5 +161,104 @@ func TestTwinShowsTheTarget(t *testing.T) {
 	}
 	if other.Spec != nil || other.Status.SpecError != "" || other.Status.LastUpdated != nil {
 		t.Errorf("%+v", other)
+	}
+}
+
+// agentStatus is what a program of Joulie's reads of a NodeTwin's status, and all
+// that it may hang on.
+type agentStatus struct{ CPU, GPU agentPath }
+
+type agentPath struct {
+	Backend, Control, Action  *string
+	Desired, Granted, Applied *float64
+	Result, Reason, Message   *string
+	Devices                   []agentDevice
+	TS                        *time.Time
+}
+
+type agentDevice struct {
+	ID                        *string
+	Desired, Granted, Applied *float64
+	Result, Reason, Message   *string
+}
+
+// S0-191: controlStatus is the one stable part of the status. It is there whatever
+// else is known, has each field that its readers know and no other, and the page
+// says so of it and that the rest is auxiliary.
+func TestControlStatusIsTheContract(t *testing.T) {
+	full := &engine.Report{TS: 1760000000000, Outcomes: []actuate.Outcome{
+		{Control: "c", Device: "p0", Action: actuate.ActionRAPLCap, Desired: 1, Granted: 1, Applied: 1, Result: "applied", Reason: "clamped", Message: "m", TS: 1},
+		{Control: "c", Device: "g0", Action: actuate.ActionGPUCap, Desired: 1, Granted: 1, Applied: 1, Result: "error", Reason: "r", Message: "m", TS: 1},
+	}}
+	broken := &engine.Report{Readings: []engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Err: "no store"}}}}
+	wiring := Wiring{Source: SourceStore, Backend: map[string]string{PathCPU: "host", PathGPU: "none"}}
+	whole := 0
+	for _, rep := range []*engine.Report{{}, broken, full} {
+		for _, node := range []string{"own", "other"} {
+			b, err := json.Marshal(New(node, rep, wiring, Local{Node: "own", SpecError: "line 1"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var doc struct {
+				Status map[string]json.RawMessage
+			}
+			if err := json.Unmarshal(b, &doc); err != nil {
+				t.Fatal(err)
+			}
+			var got agentStatus
+			strict := json.NewDecoder(bytes.NewReader(doc.Status["controlStatus"]))
+			strict.DisallowUnknownFields()
+			if err := strict.Decode(&got); err != nil {
+				t.Fatalf("%s: %v", b, err)
+			}
+			for _, p := range []agentPath{got.CPU, got.GPU} {
+				if p.Backend == nil || p.Result == nil || p.Devices == nil || !slices.Contains([]string{"applied", "blocked", "error", "none"}, *p.Result) {
+					t.Errorf("%s", b)
+				}
+			}
+			if len(got.CPU.Devices) > 0 && complete(reflect.ValueOf(got)) {
+				whole++
+			}
+			page(t, doc.Status)
+		}
+	}
+	if whole != 1 {
+		t.Errorf("%d of the documents had every field of the contract; want that of the machine's own node with a cap", whole)
+	}
+}
+
+// complete says that no field of a reader is left out.
+func complete(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return !v.IsNil()
+	case reflect.Slice:
+		return v.Len() > 0 && complete(v.Index(0))
+	}
+	for i := range v.NumField() {
+		if !complete(v.Field(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// page wants each part of a status in its sentence of docs/joulie.md.
+func page(t *testing.T, status map[string]json.RawMessage) {
+	t.Helper()
+	b, err := os.ReadFile("../docs/joulie.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(b)), " ")
+	stable, rest, _ := strings.Cut(text, " alone is the stable contract of the status")
+	rest, _, _ = strings.Cut(rest, "is auxiliary")
+	for part := range status {
+		if part == "controlStatus" && strings.HasSuffix(stable, "`controlStatus`") {
+			continue
+		}
+		if part == "controlStatus" || !strings.Contains(rest, "`"+part+"`") {
+			t.Errorf("docs/joulie.md does not say of status.%s whether it is stable", part)
+		}
 	}
 }
