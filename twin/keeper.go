@@ -123,6 +123,29 @@ func (k *Keeper) Poll() {
 	k.refuse(place(k.file, err))
 }
 
+// CheckFile says why Watch would not take what stands in file as the target of
+// node. No file is no error: there is no target then.
+func CheckFile(file, node string) error {
+	if file == "" {
+		return nil
+	}
+	switch st := look(file); st.err {
+	case "":
+	case gone:
+		return nil
+	default:
+		return fmt.Errorf("%s: %s", file, st.err)
+	}
+	text, err := read(file)
+	if err == nil {
+		_, err = ParseSpec(text, node)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, bare(err))
+	}
+	return nil
+}
+
 func (k *Keeper) refuse(why string) {
 	k.why = why
 	goesOn := "there is no target"

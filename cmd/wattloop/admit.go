@@ -11,6 +11,7 @@ import (
 	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/access/webfile"
 	"github.com/wattloop/wattloop/rules"
+	"github.com/wattloop/wattloop/twin"
 )
 
 // hereError is an error that lies in this machine, not in the configuration: on
@@ -58,25 +59,36 @@ func (c *config) namedUsers() []string {
 	return out
 }
 
+// withoutError is an error that serve tells of and goes on.
+type withoutError struct{ error }
+
+func (e withoutError) Unwrap() error { return e.error }
+
 // would says of a configuration that was read what serve would say of it here.
-// What lies in this machine is a warning.
-func (c *config) would(file string) []rules.Message {
+func (c *config) would() []error {
 	_, _, err := c.admit()
-	errs := flat(err)
+	errs := flat(errors.Join(err, c.checkRemote(), c.checkWriter()))
 	for _, ch := range c.Channels {
 		if err := ch.Spec.Here(); err != nil {
-			errs = append(errs, hereError{fmt.Errorf("channels (%s): %s: %w; the channel stays closed until there is", c.origin["channels"], ch.Spec.Name, err)})
+			errs = append(errs, withoutError{fmt.Errorf("channels (%s): %s: %w; the channel stays closed until there is", c.origin["channels"], ch.Spec.Name, err)})
 		}
 	}
-	return messagesOf(file, errs)
+	if err := twin.CheckFile(c.TwinSpec, c.Node); err != nil {
+		errs = append(errs, withoutError{fmt.Errorf("twin.spec (%s): %w; serve goes on without a target", c.origin["twin.spec"], err)})
+	}
+	return errs
 }
 
-func messagesOf(file string, errs []error) []rules.Message {
+// messagesOf gives what lies in this machine the severity here.
+func messagesOf(file string, errs []error, here string) []rules.Message {
 	var out []rules.Message
 	for _, err := range errs {
 		m := rules.Message{File: file, Severity: rules.SeverityError, Text: err.Error()}
-		if errors.As(err, new(hereError)) {
+		switch {
+		case errors.As(err, new(withoutError)):
 			m.Severity = rules.SeverityWarning
+		case errors.As(err, new(hereError)):
+			m.Severity = here
 		}
 		out = append(out, m)
 	}

@@ -27,8 +27,11 @@ func checkCmd() *cobra.Command {
 		Short: "Check rule files, over the presets, and configuration: every message with its place",
 		Long: `check loads the presets of this binary and then PATH... in order, files or folders, exactly as
 serve would, and prints every message with path:line:col, the source line and a caret. A PATH
-that is a configuration file is checked as that; - is standard input. Without a PATH it checks
-what --config.file and the environment name.
+that is a configuration file is checked as that, with the rules that it names; - is standard
+input. What only this machine lacks, a file of credentials or a group, is a warning then.
+
+Without a PATH it checks what serve would run here: what --config.file, --warden.file and the
+environment name, as the user that the engine would be. What serve would refuse is an error.
 
 With --hardware it looks at this machine instead, or at the tree that --sysfs names: each meter and
 each actuator, whether it is found, readable, writable and locked, and what to do. It writes
@@ -39,7 +42,8 @@ why others would not.
 
 Exit codes: 0 fine, 1 errors (with --strict also warnings), or a PATH in which nothing is; with
 --hardware 1 when something that is there cannot be read or written, 3 when the tree cannot be read;
-with --page 1 when the page cannot be read.`,
+with --page 1 when the page cannot be read. Without a PATH it is serve's: 3 when the sysfs tree
+cannot be read.`,
 		Example: `  wattloop check --strict rules.d/60-local.yaml wattloop.yaml
   sudo wattloop check --hardware -o json
   wattloop check --page http://127.0.0.1:9400/metrics`,
@@ -47,6 +51,7 @@ with --page 1 when the page cannot be read.`,
 		ValidArgsFunction: completeRuleFiles,
 	}
 	c.addFlags(cmd.Flags(), append([]string{"sysfs"}, ruleKeys...)...)
+	cmd.Flags().StringVar(&c.WardenFile, "warden.file", c.WardenFile, "the warden's own configuration, where no PATH is given")
 	cmd.Flags().BoolVar(&hardware, "hardware", false, "look at the machine's meters and actuators instead of files")
 	cmd.Flags().StringVar(&page, "page", "", "read the page of an exporter at this URL instead of files")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a warning counts as an error")
@@ -66,6 +71,9 @@ with --page 1 when the page cannot be read.`,
 				return withCode(exitUsage, fmt.Errorf("--hardware looks at the machine, not at %s; leave one of them out", args[0]))
 			}
 			return c.checkHardware(cmd.Context(), cmd.OutOrStdout(), output)
+		}
+		if len(args) == 0 {
+			return c.checkServe(cmd, strict, output)
 		}
 		got, err := c.checkPaths(args, cmd.InOrStdin())
 		if err != nil {
@@ -87,24 +95,16 @@ type checked struct {
 	configs  int        // configuration files
 }
 
-// checkPaths loads what args name, or what the configuration does.
+// checkPaths loads what args name.
 func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 	var got checked
-	paths := args
-	if len(args) == 0 {
-		paths = c.Rules
-		got.messages = c.would(c.File)
-	}
 	sources, err := shippedRules()
 	if err != nil {
 		return got, err
 	}
 	shipped := len(sources)
-	for _, p := range paths {
+	for _, p := range args {
 		found, err := checkSources(p, stdin)
-		if len(args) == 0 && p == defaultRules && errors.Is(err, os.ErrNotExist) {
-			continue
-		}
 		if err != nil {
 			return got, err
 		}
@@ -120,7 +120,12 @@ func (c *config) checkPaths(args []string, stdin io.Reader) (checked, error) {
 	}
 	got.rules = len(sources) - shipped
 	set, msgs := loadMasked(sources, c.ruleSettings())
-	got.set, got.messages = set, append(got.messages, msgs...)
+	got.set = set
+	for _, m := range msgs { // a configuration may have named the same file
+		if !slices.Contains(got.messages, m) {
+			got.messages = append(got.messages, m)
+		}
+	}
 	return got, nil
 }
 
@@ -139,11 +144,18 @@ func checkConfig(s rules.Source, warden bool) []rules.Message {
 	if err == nil && warden {
 		_, err = c.credential()
 	}
-	out := messagesOf(s.Name, flat(err))
-	if !warden {
-		out = append(out, c.would(s.Name)...)
+	if warden {
+		return messagesOf(s.Name, flat(err), rules.SeverityWarning)
 	}
-	return out
+	errs := append(flat(errors.Join(c.deriveRemote(os.LookupEnv), err)), c.would()...)
+	_, msgs, err := c.loadRules()
+	if c.origin["rules"] == originDefault { // said of the rules that are checked beside it
+		msgs = nil
+	}
+	if err != nil && !errors.As(err, new(*rulesError)) {
+		errs = append(errs, here(err))
+	}
+	return append(messagesOf(s.Name, errs, rules.SeverityWarning), msgs...)
 }
 
 // checkSources reads one argument. One that yields no file is an error: a typing

@@ -190,6 +190,9 @@ func (f *fileReader) set(s setting, k, v *yaml.Node) {
 		f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
 		return
 	}
+	if s.value.Type() == kindPath && !f.paths(s, v) {
+		return
+	}
 	all, err := f.values(s, v)
 	if err == nil {
 		err = setItems(s.value, all)
@@ -199,6 +202,24 @@ func (f *fileReader) set(s setting, k, v *yaml.Node) {
 		return
 	}
 	f.c.origin[s.key] = fmt.Sprintf("file %s:%d", f.path, k.Line)
+}
+
+// paths reports whether v can be names of files: whoever wrote 5 or true there had
+// another key in mind.
+func (f *fileReader) paths(s setting, v *yaml.Node) bool {
+	all := []*yaml.Node{v}
+	if v.Kind == yaml.SequenceNode {
+		all = v.Content
+	}
+	ok := true
+	for _, n := range all {
+		what := map[string]string{"!!int": "a number", "!!float": "a number", "!!bool": "a truth value"}[n.ShortTag()]
+		if n.Kind == yaml.ScalarNode && what != "" {
+			f.fail(n, "", "%s: %s is %s and no path; write ./%s, or put it in quotes", s.key, n.Value, what, n.Value)
+			ok = false
+		}
+	}
+	return ok
 }
 
 // values are what a node says, as flags would spell it.

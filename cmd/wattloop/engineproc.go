@@ -32,6 +32,8 @@ func engineCmd() *cobra.Command {
 	c.engineOnly = true
 	var start int64
 	var speed int
+	var output string
+	var strict bool
 	cmd := &cobra.Command{
 		Use:    "engine",
 		Short:  "The unprivileged half of serve, started by it",
@@ -44,6 +46,13 @@ func engineCmd() *cobra.Command {
 			if err := c.load(cmd.Flags(), os.LookupEnv); err != nil {
 				return withCode(exitFound, err)
 			}
+			if output != "" {
+				got, err := c.checkEngine()
+				if err != nil {
+					return withCode(exitFound, err)
+				}
+				return got.print(cmd.OutOrStdout(), strict, output)
+			}
 			clk := wallClock()
 			if speed > 1 {
 				clk = clock{start: time.Unix(0, start), speed: speed}
@@ -53,6 +62,8 @@ func engineCmd() *cobra.Command {
 		},
 	}
 	c.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&output, "check.output", "", "say what would keep it from starting, as table or json, and end")
+	cmd.Flags().BoolVar(&strict, "check.strict", false, "a warning counts as an error")
 	cmd.Flags().Int64Var(&start, "clock.start", 0, "start of a scaled clock, Unix nanoseconds")
 	cmd.Flags().IntVar(&speed, "clock.speed", 1, "how many times faster than the wall the clock runs")
 	return cmd
@@ -77,7 +88,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	}
 	defer link.Close()
 	entry, err := c.entry(clk, log)
-	if err != nil {
+	if err := errors.Join(err, c.checkRemote(), c.checkWriter()); err != nil {
 		return withCode(exitFound, err)
 	}
 	doors, err := c.listen()

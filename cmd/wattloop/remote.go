@@ -93,13 +93,31 @@ func (p *parts) openRemote() (store.Beside, error) {
 	if err != nil {
 		return store.Beside{}, fmt.Errorf("storage.remote: %w", err)
 	}
-	hc, err := remote.NewHTTP(p.c.RemoteHTTP)
+	hc, err := p.c.remoteClient()
 	if err != nil {
-		return store.Beside{}, fmt.Errorf("storage.remote_http (%s): %w", p.c.origin["storage.remote_http"], err)
+		return store.Beside{}, err
 	}
 	p.remoteHTTP = hc
 	p.read = remote.New(remote.Options{URL: u, HTTP: hc, Registerer: p.reg, Logger: p.log.With("part", "remote"), Clock: p.clk.Now})
 	return store.Beside{Rules: p.read.Steps(), People: p.read.Queryable()}, nil
+}
+
+// remoteClient is what asks storage.remote.
+func (c *config) remoteClient() (*http.Client, error) {
+	hc, err := remote.NewHTTP(c.RemoteHTTP)
+	if err != nil {
+		return nil, here(fmt.Errorf("storage.remote_http (%s): %w", c.origin["storage.remote_http"], err))
+	}
+	return hc, nil
+}
+
+// checkRemote says what would keep openRemote from it.
+func (c *config) checkRemote() error {
+	if c.Remote == "" {
+		return nil
+	}
+	_, err := c.remoteClient()
+	return err
 }
 
 // defaultOTLPPath is Prometheus's; VictoriaMetrics has /opentelemetry/v1/metrics.

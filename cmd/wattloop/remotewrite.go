@@ -62,7 +62,7 @@ func (c *config) writeTarget() (remote.Target, error) {
 	}
 	hc, err := remote.NewHTTP(c.WriteHTTP)
 	if err != nil {
-		return remote.Target{}, fmt.Errorf("storage.remote_write_http (%s): %w", c.origin["storage.remote_write_http"], err)
+		return remote.Target{}, here(fmt.Errorf("storage.remote_write_http (%s): %w", c.origin["storage.remote_write_http"], err))
 	}
 	return remote.Target{URL: u, HTTP: hc, Message: c.WriteMessage}, nil
 }

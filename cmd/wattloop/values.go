@@ -28,6 +28,15 @@ func (v strValue) String() string     { return *v.p }
 func (v strValue) Set(s string) error { *v.p = s; return nil }
 func (v strValue) Type() string       { return "string" }
 
+// pathValue is the name of a file or a folder.
+type pathValue struct{ strValue }
+
+func file(p *string) pflag.Value { return pathValue{strValue{p}} }
+func (v pathValue) Type() string { return kindPath }
+
+// kindPath is the type of what names files.
+const kindPath = "path"
+
 type wordValue struct {
 	p    *string
 	from []string
@@ -115,7 +124,7 @@ type listValue struct {
 	kind  string
 }
 
-func list(p *[]string) pflag.Value  { return &listValue{p, true, "path"} }
+func list(p *[]string) pflag.Value  { return &listValue{p, true, kindPath} }
 func names(p *[]string) pflag.Value { return &listValue{p, true, "name"} }
 func (v *listValue) String() string { return strings.Join(*v.p, ",") }
 func (v *listValue) Type() string   { return v.kind }

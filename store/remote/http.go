@@ -44,7 +44,7 @@ func NewHTTP(path string) (*http.Client, error) {
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, errors.New(pathError(path, err))
+			return nil, pathError(path, err)
 		}
 		read, err := config.LoadHTTPConfig(string(text))
 		if err != nil {
@@ -56,18 +56,27 @@ func NewHTTP(path string) (*http.Client, error) {
 	cfg.FollowRedirects = false
 	c, err := config.NewClientFromConfig(cfg, "wattloop")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", path, hidden(err.Error()))
+		return nil, hiddenError{fmt.Sprintf("%s: %s", path, hidden(err.Error())), err}
 	}
 	return c, nil
 }
 
-func pathError(path string, err error) string {
+func pathError(path string, err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
-	return fmt.Sprintf("%s: %v", path, err)
+	return fmt.Errorf("%s: %w", path, err)
 }
+
+// hiddenError says less than the error that it is of.
+type hiddenError struct {
+	text string
+	of   error
+}
+
+func (e hiddenError) Error() string { return e.text }
+func (e hiddenError) Unwrap() error { return e.of }
 
 // hidden is a library's message on one line, without what it quotes of a file.
 func hidden(s string) string {
