@@ -71,6 +71,11 @@ func full() (*engine.Report, Facts) {
 			{URL: "http://127.0.0.1:9400/metrics", Job: "dcgm", Instance: "worker-01", Health: "up", IntervalSeconds: 30, LastScrape: &at, ScrapeSeconds: 0.25, Samples: 14, Stored: 7, NotStored: 7},
 			{URL: "http://127.0.0.1:28282/metrics", Job: "kepler", Instance: "worker-01", Health: "unknown", IntervalSeconds: 5},
 		},
+		Pulls: []Pull{
+			{URL: "http://10.0.0.1:9464/otlp/telemetry/worker-01", Role: "controller", Node: "worker-01", Quality: "fresh", Watts: number(412.5), Scope: "components", IntervalSeconds: 5, LastPoll: &at},
+			{URL: "http://10.0.0.1:9464/otlp/telemetry/worker-02", Role: "controller", Node: "worker-02", Quality: "failed", IntervalSeconds: 5, LastPoll: &at, Error: "answers 404 Not Found"},
+		},
+		Unused: map[string]string{"node_power": "presets.node_power.source is none"},
 		Relay: []Relay{
 			{Plane: "platform", Upstream: "unix:/run/otel.sock", QueueLimit: 64 << 20, Sent: 9, Answering: true},
 			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "unavailable: no", ErrorAt: &at},

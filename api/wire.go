@@ -21,12 +21,16 @@ type Facts struct {
 	Integrity   []Loss       `json:"integrity"`
 	Channels    []Channel    `json:"channels"`
 	Targets     []Target     `json:"targets"`                // the exporters whose pages are read
+	Pulls       []Pull       `json:"pulls"`                  // the endpoints that are asked
 	Relay       []Relay      `json:"relay"`                  // empty without an upstream
 	Meters      []Meter      `json:"meters"`                 // of this machine, empty where host.enabled is false
 	Doubts      []Doubt      `json:"doubts"`                 // what is known to make readings wrong
 	Remote      *Remote      `json:"remote,omitempty"`       // absent without storage.remote
 	RemoteWrite *RemoteWrite `json:"remote_write,omitempty"` // absent without storage.remote_write
 	RulesError  string       `json:"rules_error,omitempty"`  // why the last reload was refused
+	// Unused says of rules, by name, why nobody can expect an answer of them: what
+	// they read is not set up. It holds of the readings and controls without one.
+	Unused map[string]string `json:"unused"`
 }
 
 // Doubt is something that makes the readings of a node wrong, though each of them
@@ -107,6 +111,20 @@ type Target struct {
 	Error           string     `json:"error,omitempty"`
 }
 
+// Pull is one endpoint that is asked for the power of a node.
+type Pull struct {
+	URL             string     `json:"url"`
+	Role            string     `json:"role"` // agent or controller
+	Node            string     `json:"node"`
+	Quality         string     `json:"quality"` // fresh, unchanged, warming, missing; failed, or unknown before the first poll
+	Watts           *Number    `json:"watts"`   // while fresh
+	Scope           string     `json:"scope,omitempty"`
+	IntervalSeconds float64    `json:"interval_seconds"`
+	LastPoll        *time.Time `json:"last_poll"`     // null before the first
+	Why             string     `json:"why,omitempty"` // it is not fresh
+	Error           string     `json:"error,omitempty"`
+}
+
 // Relay is the way onward of one plane, platform or workload.
 type Relay struct {
 	Plane      string     `json:"plane"`
@@ -168,6 +186,7 @@ type Rule struct {
 	Kind        string  `json:"kind"`
 	EvalSeconds float64 `json:"eval_seconds"`
 	Error       string  `json:"error,omitempty"`
+	Cause       string  `json:"cause,omitempty"` // of the error, where it is none of the rule's own
 	File        string  `json:"file"`
 	Line        int     `json:"line"`
 }
@@ -183,6 +202,7 @@ type Reading struct {
 	Partial    bool              `json:"partial"`
 	AgeSeconds float64           `json:"age_seconds"` // of the oldest component
 	Error      string            `json:"error,omitempty"`
+	Cause      string            `json:"cause,omitempty"` // of the error, where it is none of the rule's own
 	Why        string            `json:"why,omitempty"`
 	Note       string            `json:"note,omitempty"` // what to know of its answers, whatever their quality
 }
@@ -200,6 +220,7 @@ type Control struct {
 	Partial bool              `json:"partial"`
 	Result  string            `json:"result"`
 	Error   string            `json:"error,omitempty"` // why its expressions give no answer
+	Cause   string            `json:"cause,omitempty"` // as of a reading
 	Why     string            `json:"why,omitempty"`
 	Devices []Outcome         `json:"devices"`
 }
@@ -258,6 +279,12 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	if s.Targets == nil {
 		s.Targets = []Target{}
 	}
+	if s.Unused == nil {
+		s.Unused = map[string]string{}
+	}
+	if s.Pulls == nil {
+		s.Pulls = []Pull{}
+	}
 	if s.Relay == nil {
 		s.Relay = []Relay{}
 	}
@@ -266,11 +293,11 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 		s.Step = &t
 	}
 	for _, r := range rep.Rules {
-		s.Rules = append(s.Rules, Rule{r.Name, r.Kind, r.Took.Seconds(), r.Err, r.File, r.Line})
+		s.Rules = append(s.Rules, Rule{r.Name, r.Kind, r.Took.Seconds(), r.Err, r.Cause, r.File, r.Line})
 	}
 	for _, r := range rep.Readings {
 		w := Reading{Name: r.Name, Key: r.Key.Map(), Unit: r.Unit, Quality: string(r.Quality), Partial: r.Partial,
-			AgeSeconds: r.Age.Seconds(), Error: r.Err, Why: r.Why, Note: r.Note}
+			AgeSeconds: r.Age.Seconds(), Error: r.Err, Cause: r.Cause, Why: r.Why, Note: r.Note}
 		if r.Valid {
 			w.Value = number(r.Value)
 		}
@@ -287,7 +314,7 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 
 func newControl(rep *engine.Report, c engine.ControlReport) Control {
 	w := Control{Name: c.Name, Key: c.Key.Map(), Mode: c.Mode, Purpose: c.Purpose, Action: c.Action, Phase: string(c.Phase),
-		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Error: c.Err, Why: c.Why, Devices: []Outcome{}}
+		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Error: c.Err, Cause: c.Cause, Why: c.Why, Devices: []Outcome{}}
 	if c.Phase == engine.Engaged || c.Phase == engine.Holding {
 		w.Value = number(c.Value)
 	}

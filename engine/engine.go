@@ -42,6 +42,9 @@ type Options struct {
 	// Evaluated, if set, is told what each evaluation of a reading at ts has read.
 	// It is called within a Step and must not call the engine.
 	Evaluated func(reading string, ts int64, keys []rules.KeyReading, err error)
+	// Cause, if set, names what many rules may have failed of at once, such as a
+	// server that is away; "" is a fault of the rule itself.
+	Cause func(err error) string
 	// Clock says when Run steps, and how long what it measures took. It may be
 	// scaled; nil is the wall clock.
 	Clock func() time.Time
@@ -85,7 +88,8 @@ type rule struct {
 	took    time.Duration
 	rest    time.Time // wall time before which no arrival has it evaluated; Run's
 	err     error
-	matched bool // it has had a key
+	cause   string // of err
+	matched bool   // it has had a key
 
 	readings []reading                // of the last evaluation of each key
 	states   map[string]*controlState // of a control, by canonical key
@@ -268,7 +272,7 @@ func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress fu
 			}
 			return append(errs, context.Cause(ctx))
 		}
-		r.at, r.err, r.took = ts, err, e.opts.Clock().Sub(start)
+		r.at, r.err, r.cause, r.took = ts, err, e.cause(err), e.opts.Clock().Sub(start)
 		if r.dirty == nil {
 			r.due = ts + r.interval().Milliseconds()
 		}
@@ -279,6 +283,13 @@ func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress fu
 		progress()
 	}
 	return errs
+}
+
+func (e *Engine) cause(err error) string {
+	if err == nil || e.opts.Cause == nil {
+		return ""
+	}
+	return e.opts.Cause(err)
 }
 
 func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/internal/numberless"
@@ -40,12 +43,29 @@ func (t *teller) report(rep *Report) {
 // failures logs what a step could not do, a rule at a time.
 func (t *teller) failures(rep *Report) {
 	t.now = make(map[string]string, len(t.last))
+	causes := map[string]int{}
 	for _, r := range rep.Rules {
+		if r.Cause != "" {
+			causes[r.Cause]++
+			continue
+		}
 		t.say(r.Name, numberless.Of(r.Err), "", slog.LevelWarn, "rule not evaluated", "rule", r.Name, "err", r.Err)
+	}
+	for _, cause := range slices.Sorted(maps.Keys(causes)) {
+		t.say(causePrefix+numberless.Of(cause), "stands", "", slog.LevelWarn, "rules not evaluated, for one cause",
+			"rules", causes[cause], "of", len(rep.Rules), "cause", cause)
+	}
+	if len(causes) == 0 && slices.ContainsFunc(slices.Collect(maps.Keys(t.last)), isCause) {
+		t.log.Info("rules are evaluated again")
 	}
 	t.say("", numberless.Of(rep.Unstored), "", slog.LevelWarn, "series not stored", "err", rep.Unstored)
 	t.last = t.now
 }
+
+// causePrefix begins the subject of a cause; no rule's name has a blank.
+const causePrefix = "cause "
+
+func isCause(subject string) bool { return strings.HasPrefix(subject, causePrefix) }
 
 // control logs a change of phase. A control for protection that cannot see is
 // an alarm, engaged or not.

@@ -37,6 +37,7 @@ type RuleReport struct {
 	Name, Kind string // Kind: reading, control
 	Took       time.Duration
 	Err        string
+	Cause      string // of Err, where other rules may fail of it too (Options.Cause)
 	File       string
 	Line       int
 }
@@ -49,12 +50,14 @@ type ReadingReport struct {
 	// Keyless marks the one row of a reading that has no key: it is missing, and
 	// Why or Err says the reason.
 	Keyless bool
+	Cause   string // as of a RuleReport, of a keyless row
 	rules.KeyReading
 }
 
 // ControlReport is one control for one key.
 type ControlReport struct {
-	Keyless                     bool // as of a reading
+	Keyless                     bool   // as of a reading
+	Cause                       string // as of a reading
 	Name, Mode, Purpose, Action string
 	Key                         labels.Labels
 	Phase                       Phase
@@ -109,12 +112,12 @@ func (rep *Report) keyless(r *rule) {
 	case r.control != nil && len(r.states) == 0:
 		c := r.control
 		rep.Controls = append(rep.Controls, ControlReport{
-			Keyless: true, Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Phase: Idle,
+			Keyless: true, Cause: r.cause, Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Phase: Idle,
 			Engage: -1, Release: -1, Quality: rules.Missing, Err: failed, Why: why,
 		})
 	case r.reading != nil && len(r.readings) == 0:
 		rep.Readings = append(rep.Readings, ReadingReport{
-			Keyless: true, Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: r.at,
+			Keyless: true, Cause: r.cause, Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: r.at,
 			KeyReading: rules.KeyReading{Quality: rules.Missing, Err: failed, Why: why},
 		})
 	}
@@ -130,7 +133,7 @@ func (e *Engine) describe() []RuleReport {
 			rr.File, rr.Line = r.reading.File, r.reading.Line
 		}
 		if r.err != nil {
-			rr.Err = r.err.Error()
+			rr.Err, rr.Cause = r.err.Error(), r.cause
 		}
 		out = append(out, rr)
 	}

@@ -235,6 +235,22 @@ func (k *Keeper) Now() (*Spec, string) {
 	return k.spec, k.why
 }
 
+// Unused is why there is no target though nothing is wrong; "" where there is one,
+// or where something is.
+func (k *Keeper) Unused() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.spec != nil || k.why != "":
+		return ""
+	case k.file == "":
+		return "no target is set: neither twin.spec nor the API names one"
+	case k.taken.err == gone:
+		return "no target is set: " + k.file + " is not there"
+	}
+	return "" // it was not looked at yet
+}
+
 // look says how a file stands. Only a plain file that not everybody may write is
 // read: what stands in it moves hardware.
 func look(path string) stamp {

@@ -113,7 +113,7 @@ func build(c *config, clk clock, log *slog.Logger, set *rules.Set, link actuate.
 	p.eng = engine.New(engine.Options{
 		Rules: set, Query: queryFunc(p.db.Instant), Recall: queryFunc(p.db.InstantOwn), Interval: p.db.Interval, Store: p.db, Governor: p.gov,
 		Clock: clk.Now, Speed: clk.speed, Log: log.With("part", "engine"), Registerer: p.reg,
-		Evaluated: queries.Evaluated, Unread: p.unread,
+		Evaluated: queries.Evaluated, Unread: p.unread, Cause: remoteCause,
 	})
 	p.reg.MustRegister(twin.NewFacility(p.eng.Report), &p.doubts)
 	onward, err := p.onward(durability)

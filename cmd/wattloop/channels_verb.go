@@ -71,8 +71,11 @@ func printChannels(w io.Writer, cs []api.Channel) error {
 		if c.Lagging { // S0-163
 			lag += fmt.Sprintf(" (late for an interval of %g s)", c.IntervalSeconds)
 		}
-		if c.Live {
+		switch {
+		case c.Live:
 			state = "open"
+		case ownChannel(c.Name): // of a source that is not set up
+			state = "unused"
 		}
 		if c.Identity != nil {
 			actor = orDash(c.Identity.ActorUID)

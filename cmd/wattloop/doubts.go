@@ -70,7 +70,7 @@ func (p *parts) doubt(ctx context.Context, tick <-chan time.Time) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && !errors.Is(err, store.ErrClosed) && err.Error() != failing:
+		case err != nil && !errors.Is(err, store.ErrClosed) && !errors.Is(err, store.ErrBeside) && err.Error() != failing:
 			failing = err.Error()
 			p.log.Warn("the stored counters could not be looked at for doubts", "err", err)
 		}

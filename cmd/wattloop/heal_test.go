@@ -19,6 +19,7 @@ import (
 	"github.com/wattloop/wattloop/ingest/scrape"
 	"github.com/wattloop/wattloop/rules"
 	"github.com/wattloop/wattloop/store"
+	"github.com/wattloop/wattloop/twin"
 )
 
 // A full disk is a range of integrity once it is over, from the last look that
@@ -69,6 +70,8 @@ func TestFullDiskIsNotReady(t *testing.T) {
 		c: &config{}, clk: wallClock(), entry: entry{reg: prometheus.NewRegistry()}, db: db, recv: recv, otlp: ingest.NewServer(recv.Channel("default").Live()),
 		eng: engine.New(engine.Options{Rules: &rules.Set{}, Governor: &actuate.Governor{Link: dryPackages(1)}}), log: slog.New(slog.DiscardHandler), scraper: &scrape.Manager{}, puller: &pull.Manager{},
 	}
+	p.twins = &twins{p: p, keeper: &twin.Keeper{}}
+	p.twins.wiring.Store(&twin.Wiring{})
 	if err := p.defineChannels(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/pull"
 )
@@ -133,6 +136,39 @@ func (p *parts) newPuller(log *slog.Logger) *pull.Manager {
 	})
 	m.Apply(p.c.pulls())
 	return m
+}
+
+// polls are what the report says of the endpoints that are asked.
+func (p *parts) polls() []api.Pull {
+	out := []api.Pull{}
+	for _, st := range p.puller.Status() {
+		r := api.Pull{URL: st.URL, Role: string(st.Role), Node: st.Node, Quality: string(st.Quality), Scope: st.Scope,
+			IntervalSeconds: st.Interval.Seconds(), LastPoll: known(st.LastPoll), Why: st.Why, Error: st.Err}
+		switch {
+		case r.LastPoll == nil:
+			r.Quality = "unknown"
+		case st.Err != "":
+			r.Quality = "failed"
+		case st.Quality == pull.Fresh:
+			watts := api.Number(st.Watts)
+			r.Watts = &watts
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// printPulls is a table of them as of now, or nothing.
+func printPulls(w io.Writer, all []api.Pull, now time.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\nENDPOINT\tROLE\tNODE\tSTATE\tASKED\tPOWER\tERROR")
+	for _, r := range all {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.URL, r.Role, r.Node, r.Quality, agoText(r.LastPoll, now), valueText(r.Watts, "W"), orDash(cmp.Or(r.Error, r.Why)))
+	}
+	return tw.Flush()
 }
 
 // pullWindow is the longest interval of a counter that the controller's reader takes.

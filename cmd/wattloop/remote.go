@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -191,6 +193,28 @@ func (p *parts) remoteFacts() *api.Remote {
 	}
 	return &api.Remote{OTLP: push, URL: s.URL, Way: s.Way, Answering: s.Answering, Answers: s.Answers, Failures: s.Failures, Bytes: s.Bytes,
 		Error: s.Error, ErrorAt: known(s.ErrorAt)}
+}
+
+// remoteCause is what every rule that asks storage.remote fails of while that does
+// not answer.
+func remoteCause(err error) string {
+	if e, ok := errors.AsType[*remote.Error](err); ok {
+		return e.Error()
+	}
+	return ""
+}
+
+// printCauses is a line for each error that is none of a rule's own.
+func printCauses(w io.Writer, all []api.Rule) {
+	hit := map[string][]string{}
+	for _, r := range all {
+		if r.Cause != "" {
+			hit[r.Cause] = append(hit[r.Cause], r.Name)
+		}
+	}
+	for _, cause := range sortedKeys(hit) {
+		fmt.Fprintf(w, "no answer of %s, for one cause: %s\n  %s\n", plural(len(hit[cause]), "rule"), cause, strings.Join(hit[cause], ", "))
+	}
 }
 
 // known is a time, nil for none.

@@ -93,3 +93,56 @@ func TestBeyondOneMachine(t *testing.T) {
 	}
 	n.stop(t)
 }
+
+// A remote engine that is away is one cause: one line of the log with how many rules
+// it hits, one in the status, and one line when it is back.
+func TestRemoteAwayIsOneCause(t *testing.T) {
+	var back atomic.Bool
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if !back.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+	}))
+	defer there.Close()
+	n := startNode(t, "version: 1\n", "--storage.remote="+there.URL, "--storage.remote-otlp=none")
+	screen := func() string {
+		resp, err := http.Get("http://" + n.web + "/api/v1/status/wattloop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var st api.Status
+		if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := printStatus(&b, &st); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	const cause = ": HTTP 503 Service Unavailable: away"
+	const rules = "  cpu_packages, cpu_power, node_power, node_power_host, twin_spec_cpu_cap_watts, twin_spec_gpu_cap_watts, node_power_budget, twin_spec_cpu_cap\n"
+	n.await(t, "the cause in the status", func() bool {
+		return strings.Contains(screen(), "no answer of 8 rules, for one cause: storage.remote: "+there.URL+cause+"\n"+rules)
+	})
+	if s := screen(); strings.Count(s, cause) != 2 { // and of the last question, with its time
+		t.Errorf("not one line for one cause:\n%s", s)
+	}
+	back.Store(true)
+	n.await(t, "answers", func() bool { return !strings.Contains(screen(), "no answer of") })
+	n.await(t, "the line when it is back", func() bool { return strings.Contains(n.said.String(), "rules are evaluated again") })
+	n.stop(t)
+	said := n.said.String()
+	for text, want := range map[string]int{
+		"level=WARN": 1, `msg="rules not evaluated, for one cause" part=engine rules=8 of=8 cause="storage.remote: ` + there.URL + cause: 1,
+		"rules are evaluated again": 1, "the remote engine answers": 0, "rule not evaluated": 0,
+	} {
+		if got := strings.Count(said, text); got != want {
+			t.Errorf("%d times %q; want %d in\n%s", got, text, want, said)
+		}
+	}
+}

@@ -82,11 +82,15 @@ func printTargets(w io.Writer, ts []api.Target, now time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nTARGET\tJOB\tINSTANCE\tSTATE\tSCRAPED\tSAMPLES\tNOT STORED\tERROR")
 	for _, t := range ts {
-		ago := "-"
-		if t.LastScrape != nil {
-			ago = strconv.FormatFloat(max(0, now.Sub(*t.LastScrape).Seconds()), 'f', 1, 64) + " s ago"
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", t.URL, t.Job, t.Instance, t.Health, ago, t.Samples, t.NotStored, orDash(t.Error))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", t.URL, t.Job, t.Instance, t.Health, agoText(t.LastScrape, now), t.Samples, t.NotStored, orDash(t.Error))
 	}
 	return tw.Flush()
+}
+
+// agoText is how long ago a time is, or a dash.
+func agoText(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(max(0, now.Sub(*at).Seconds()), 'f', 1, 64) + " s ago"
 }

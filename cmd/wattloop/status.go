@@ -82,14 +82,21 @@ func printStatus(w io.Writer, s *status) error {
 	for _, l := range s.Integrity {
 		fmt.Fprintf(w, "samples may be missing from %s to %s: %s\n", l.From.Format(time.RFC3339), l.To.Format(time.RFC3339), l.Why)
 	}
+	printCauses(w, s.Rules)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nREADING\tKEY\tVALUE\tQUALITY\tAGE")
 	for _, r := range s.Readings {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, keyText(r.Key), valueText(r.Value, r.Unit), qualityText(r), ageText(r.AgeSeconds, r.Value != nil))
+		if r.Cause != "" { // printCauses has named it
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, keyText(r.Key), valueText(r.Value, r.Unit), qualityText(r, s.Unused[r.Name]), ageText(r.AgeSeconds, r.Value != nil))
 	}
 	fmt.Fprintln(tw, "\nCONTROL\tKEY\tMODE\tPHASE\tASKS\tRESULT\tWHY")
 	for _, c := range s.Controls {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, keyText(c.Key), c.Mode, c.Phase, valueText(c.Value, ""), orDash(c.Result), orDash(controlWhy(c)))
+		if c.Cause != "" {
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, keyText(c.Key), c.Mode, c.Phase, valueText(c.Value, ""), orDash(c.Result), orDash(controlWhy(c, s.Unused[c.Name])))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -107,6 +114,9 @@ func printStatus(w io.Writer, s *status) error {
 	if err := printTargets(w, s.Targets, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
 		return err
 	}
+	if err := printPulls(w, s.Pulls, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
+		return err
+	}
 	if s.Remote != nil {
 		if err := printRelay(w, "REMOTE OTLP", s.Remote.OTLP); err != nil {
 			return err
@@ -115,10 +125,14 @@ func printStatus(w io.Writer, s *status) error {
 	return printRelay(w, "RELAY", s.Relay)
 }
 
-// controlWhy is why a control does what it does, or why it cannot tell.
-func controlWhy(c api.Control) string {
-	if c.Error != "" {
+// controlWhy is why a control does what it does, or why it cannot tell. unused is
+// why it has nothing to do.
+func controlWhy(c api.Control, unused string) string {
+	switch {
+	case c.Error != "":
 		return "error: " + c.Error
+	case c.Value == nil && unused != "":
+		return "unused: " + unused
 	}
 	return c.Why
 }
@@ -169,8 +183,12 @@ func valueText(v *api.Number, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(float64(*v), 'f', 1, 64) + " " + unit)
 }
 
-// qualityText is how far a reading can be trusted, and why there is none.
-func qualityText(r api.Reading) string {
+// qualityText is how far a reading can be trusted, and why there is none. unused is
+// why none can be expected.
+func qualityText(r api.Reading, unused string) string {
+	if r.Value == nil && r.Error == "" && unused != "" {
+		return "unused: " + unused
+	}
 	q := r.Quality
 	if r.Partial {
 		q += ", partial"

@@ -102,6 +102,27 @@ func (t *twins) local() twin.Local {
 	}}
 }
 
+// unused says of the rules that read what is not set up why they have no answer.
+func (t *twins) unused() map[string]string {
+	out := map[string]string{}
+	none := t.keeper.Unused()
+	for path, of := range map[string]string{twin.PathCPU: "CPU packages", twin.PathGPU: "GPUs"} {
+		why := none
+		if why == "" {
+			if l := t.local(); l.Spec != nil && l.Targets[path] == (twin.Target{}) {
+				why = "the target asks for nothing of the " + of
+			}
+		}
+		if why != "" {
+			out["twin_spec_"+path+"_cap_watts"], out["twin_spec_"+path+"_cap"] = why, why
+		}
+	}
+	if t.wiring.Load().Source == twin.SourceNone {
+		out[twin.NodePower] = "presets.node_power.source is none"
+	}
+	return out
+}
+
 // run follows the target and keeps the files until ctx ends.
 func (t *twins) run(ctx context.Context, tick <-chan time.Time) error {
 	t.complain("files of nodes", t.files.Begin())

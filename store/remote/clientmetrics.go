@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,11 +47,12 @@ func (c *Client) received(n int) {
 }
 
 // took notes how a question ended. The first failure of a row is logged, and its
-// end.
+// end, for who looks closely: the rules that fail of it are told by who runs them.
 func (c *Client) took(d time.Duration, err error) {
 	c.m.seconds.Observe(d.Seconds())
 	c.mu.Lock()
-	was, first := c.st.Answering, c.st.Answers+c.st.Failures == 0
+	was, failed := c.st.Answering, c.st.Failures > 0
+	first := c.st.Answers == 0 && !failed
 	c.st.Answering, c.st.Way = err == nil, wayName(c.way.Load())
 	if err == nil {
 		c.st.Answers++
@@ -63,12 +66,16 @@ func (c *Client) took(d time.Duration, err error) {
 	case err != nil:
 		c.m.questions.WithLabelValues("failed").Inc()
 		if was || first {
-			c.log.Warn("the remote engine does not answer: rules have no readings of it", "remote", c.base.String(), "error", text)
+			c.log.Debug("the remote engine does not answer", "remote", c.base.String(), "error", text)
 		}
 	default:
 		c.m.questions.WithLabelValues("ok").Inc()
+		level := slog.LevelInfo
+		if failed {
+			level = slog.LevelDebug
+		}
 		if !was {
-			c.log.Info("the remote engine answers", "remote", c.base.String(), "by", wayName(c.way.Load()))
+			c.log.Log(context.Background(), level, "the remote engine answers", "remote", c.base.String(), "by", wayName(c.way.Load()))
 		}
 	}
 }
