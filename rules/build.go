@@ -13,7 +13,7 @@ import (
 // expand puts readings and parameters into every expression, checks what comes
 // out, and plans it.
 func (l *loader) expand() *Set {
-	out := &Set{}
+	out := &Set{Off: l.off}
 	base := make(map[string]*Reading, len(l.readings))
 	l.acting = l.actingRules()
 	for _, name := range slices.Sorted(maps.Keys(l.readings)) {

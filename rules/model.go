@@ -48,6 +48,8 @@ type Set struct {
 	Params   []Param
 	Readings []*Reading
 	Controls []*Control
+	// Off are the readings that do not run, by name, and why (Settings.Off).
+	Off map[string]string
 }
 
 // Reading returns the reading of that name, nil when there is none.

@@ -50,7 +50,7 @@ func (l *loader) buildReading(name string, def *definition) *rawReading {
 	c := l.choose(rule, name, def)
 	r := &rawReading{def: def, expr: l.expression(rule, c.expr, "expr"), spares: l.spares(rule, def, c.name)}
 	r.Reading = Reading{
-		Name: name, Help: f.text(def.get("help")), Unit: f.text(def.get("unit")),
+		Name: name, Help: f.text(c.help), Unit: f.text(def.get("unit")),
 		Key: f.key(c.key), Variant: c.name, Variants: c.all, Note: f.text(c.note),
 		Expr:        f.text(c.expr),
 		Rate:        l.rate(rule, def),

@@ -48,7 +48,7 @@ var readingShape = keyed(map[string]*shape{
 	"vendor": "vendor: " + laterText + "; write the maker's metric names into expr",
 })
 
-var variantShape = keyed(map[string]*shape{"key": many, "expr": one, "note": one}, nil)
+var variantShape = keyed(map[string]*shape{"help": one, "key": many, "expr": one, "note": one}, nil)
 
 var controlShape = keyed(map[string]*shape{
 	"help": one, "mode": one, "key": many, "with": pair,

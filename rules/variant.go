@@ -28,6 +28,7 @@ var variantNames = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 type chosen struct {
 	name      string // of the variant, "" where the reading has none
 	key, expr *value
+	help      *value
 	note      *value
 	public    *value // the key that other rules read it by, where that is another
 	all       []string
@@ -46,7 +47,7 @@ func (l *loader) choose(rule, name string, def *definition) chosen {
 		if c := l.settings.Use[name]; c.Origin != "" {
 			l.warnf(rule, def.key.at(), "%s, but the reading has no variants here: its own expr is read", c.Origin)
 		}
-		return chosen{key: def.get("key"), expr: def.get("expr"), note: def.get("note")}
+		return chosen{key: def.get("key"), expr: def.get("expr"), help: def.get("help"), note: def.get("note")}
 	}
 	if variants.broken {
 		return chosen{}
@@ -64,8 +65,11 @@ func (l *loader) choose(rule, name string, def *definition) chosen {
 	if v == nil || v.broken {
 		return chosen{key: def.get("key"), all: all}
 	}
-	out := chosen{name: picked, key: v.get("key"), expr: v.get("expr"), note: v.get("note"), all: all}
+	out := chosen{name: picked, key: v.get("key"), expr: v.get("expr"), help: v.get("help"), note: v.get("note"), all: all}
 	out.bySettings = def.get("use") == nil || def.get("use").text != picked
+	if out.help == nil {
+		out.help = def.get("help")
+	}
 	if out.note == nil {
 		out.note = def.get("note")
 	}

@@ -119,7 +119,10 @@ func explain(set *rules.Set, name string) (rules.Explanation, error) {
 	if c := set.Control(name); c != nil {
 		return c.Explain(), nil
 	}
-	var names []string
+	if why := set.Off[name]; why != "" {
+		return rules.Explanation{}, fmt.Errorf("rules: %s: %s", name, why)
+	}
+	names := sortedKeys(set.Off)
 	for _, x := range explanations(set) {
 		names = append(names, x.Name)
 	}
