@@ -10,9 +10,9 @@ import (
 )
 
 // tellInputs logs, for each input of Joulie's controller, where it comes from and
-// the query that runs (S0-170, S0-171): at the start, and after a reload what has
-// changed. An input that is off has no line. attributes is the setting, which is
-// reloaded live.
+// its query as the rule's words (S0-170, S0-171): at the start, and after a reload
+// what has changed. An input that is off has no line. attributes is the setting,
+// which is reloaded live.
 func (p *parts) tellInputs(set *rules.Set, attributes string) {
 	if text := p.c.unusedAddress(os.Getenv(prometheusAddress)); text != "" && p.inputs == nil {
 		p.log.Info(text)
@@ -23,11 +23,15 @@ func (p *parts) tellInputs(set *rules.Set, attributes string) {
 		if r == nil {
 			continue
 		}
-		line := fmt.Sprintf("input %s: %s", in.Title, p.c.inputLine(r, attributes))
-		if now[in.Name] = line; p.inputs[in.Name] == line {
+		line, query := fmt.Sprintf("input %s: %s", in.Title, p.c.inputLine(r, attributes)), r.Explain().Queries[0].Words
+		if now[in.Name] = line + query; p.inputs[in.Name] == now[in.Name] {
 			continue
 		}
-		p.log.Info(line)
+		if preset, _ := presetOf(r); preset == sourceNone {
+			p.log.Info(line)
+			continue
+		}
+		p.log.Info(line, "query", query)
 		if r.Note != "" {
 			p.log.Info(fmt.Sprintf("input %s: %s", in.Title, r.Note))
 		}
@@ -35,7 +39,7 @@ func (p *parts) tellInputs(set *rules.Set, attributes string) {
 	p.inputs = now
 }
 
-// inputLine is all that decides what an input reads.
+// inputLine is all that decides what an input reads, but for the query.
 func (c *config) inputLine(r *rules.Reading, attributes string) string {
 	preset, scope := presetOf(r)
 	window := "-" // the query has no rate
@@ -44,31 +48,31 @@ func (c *config) inputLine(r *rules.Reading, attributes string) string {
 			window = f.Value
 		}
 	}
-	var forms, queries []string
+	var forms []string
+	infos := false
 	for _, q := range r.Explain().Queries {
 		if q.Form != "" {
 			forms = append(forms, q.Form)
 		}
-		queries = append(queries, q.Expr)
+		infos = infos || strings.Contains(q.Expr, "target_info")
 	}
-	query := strings.Join(queries, ", then ")
 	where := "-"
 	switch {
 	case len(forms) > 1:
 		where = "auto (" + strings.Join(forms, ", then ") + ")"
 	case preset == "otel":
 		where = attributes
-	case strings.Contains(query, "target_info"):
+	case infos:
 		where = "labels and target_info"
 	}
 	switch preset {
 	case sourceHTTP:
-		return fmt.Sprintf("source http, address %s, scope %s, window %s, query %s", c.PullControl, scope, c.pullWindow(), query)
+		return fmt.Sprintf("source http, address %s, scope %s, window %s", c.PullControl, scope, c.pullWindow())
 	case sourceNone:
 		return "source none; node_power has no answer"
 	}
-	return fmt.Sprintf("source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s, query %s",
-		c.address(), preset, scope, c.Naming, where, window, r.Rate, query)
+	return fmt.Sprintf("source store, address %s, preset %s, scope %s, naming %s, attributes %s, window %s, rate %s",
+		c.address(), preset, scope, c.Naming, where, window, r.Rate)
 }
 
 // noScope is the scope of a reading that has none.
