@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -263,5 +264,48 @@ func TestEveryPresetHasItsScript(t *testing.T) {
 		if _, err := os.Stat(s); err != nil {
 			t.Errorf("%s: no script", s)
 		}
+	}
+}
+
+// aids are packages that no room is made of: they serve the tests and make.
+var aids = []string{"internal/mutants", "internal/testsum", "sysfs/sysfstest"}
+
+// The table of ARCHITECTURE.md says of each room what the table above says.
+func TestThePageSaysSo(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := regexp.MustCompile("`([^`]+)`")
+	said := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 5 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		uses := []string{}
+		if strings.TrimSpace(cells[3]) == "everything" {
+			uses = []string{"*"}
+		}
+		for _, w := range words.FindAllStringSubmatch(cells[3], -1) {
+			uses = append(uses, w[1])
+		}
+		for _, w := range words.FindAllStringSubmatch(cells[1], -1) {
+			said[w[1]] = uses
+		}
+	}
+	for room, r := range rooms {
+		uses, ok := said[room]
+		delete(said, room)
+		switch {
+		case slices.Contains(aids, room):
+		case !ok:
+			t.Errorf("ARCHITECTURE.md has no row for %s", room)
+		case !slices.Equal(slices.Sorted(slices.Values(uses)), slices.Sorted(slices.Values(r.ours))):
+			t.Errorf("ARCHITECTURE.md: %s may use %q; the test lets it use %q", room, uses, r.ours)
+		}
+	}
+	for room := range said {
+		t.Errorf("ARCHITECTURE.md has a row for %s, which is no room", room)
 	}
 }
