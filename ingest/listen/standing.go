@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -114,6 +115,9 @@ func (s *standing) write() error {
 	}
 	b, err := json.Marshal(standingFile{standingVersion, s.live})
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return err
 	}
 	return disk.File{Path: s.path}.Replace(b)

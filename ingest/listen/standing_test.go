@@ -26,7 +26,7 @@ func (b *bed) restart(names ...string) {
 // activation: a window that ended meanwhile is its own. What was ended does not,
 // nor does another actor.
 func TestStanding(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "live.json")
+	path := filepath.Join(t.TempDir(), "channels", "live.json") // the folder is made
 	b := newBed(t, func(o *Options) { o.State = path })
 	b.define("w1")
 	b.define("w2")
