@@ -43,6 +43,7 @@ func sweepsAgain(last *int64, now int64) bool {
 
 // tidy runs between requests.
 func (a *accumulator) tidy(now int64) {
+	a.blind = min(a.blind, now) // a clock that was ahead must not make all that begins unknown
 	if now-a.swept < sweepEvery && now >= a.swept {
 		return
 	}

@@ -84,6 +84,32 @@ func TestForgottenCumulativeStream(t *testing.T) {
 	})
 }
 
+// A clock that was years ahead, and with it what was forgotten then, takes nothing
+// from who begins after it was set right.
+func TestForgottenAhead(t *testing.T) {
+	d := newDurableBed(t)
+	d.at(1000)
+	d.activate("a", 900, 900)
+	d.count(900, 990, 1000, 1, 0, "")
+	const years = 3 * 365 * 86400
+	d.at(years)
+	d.count(900, years, 1001, 0, 1, "") // after three idle years
+	for hour := range int64(26) {
+		now := years + 3600*hour
+		d.at(float64(now))
+		d.delta(now+1, now+2, 0, 1, 0, "")
+	}
+	d.at(2000)
+	d.activate("b", 2000, 2000)
+	d.delta(2000, 2001, 0, 0, 1, "") // the first to come after that; the store is ahead still
+	d.at(2010)
+	d.activate("c", 2005, 2005)
+	d.count(2005, 2010, 7, 0, 1, "")
+	if n := d.ch.Windows().Baseline; n != 1 { // the one above
+		t.Errorf("%d values were taken for the begin of a count; want one", n)
+	}
+}
+
 // P7: what one channel has too many of drives out nothing of another, and leaves
 // node channels room.
 func TestStreamShares(t *testing.T) {
