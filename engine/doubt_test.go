@@ -83,7 +83,7 @@ func TestProtectionHoldsOnDoubt(t *testing.T) {
 				t.Errorf("no alarm in the log:\n%s", &w.log)
 			}
 			if loss.quality == rules.Warming {
-				w.add(newGPU, seen+35, 1000)
+				w.add(newGPU, seen+35, 1001)
 			}
 			w.load(seen+35, seen+40, 50, 200)
 			w.want("breaker", "engaged 100: 100 100")

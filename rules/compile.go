@@ -27,6 +27,7 @@ const (
 	isAnswering // how many series of a component answer, and farMore for each that does not
 	isSampled   // how many have a sample
 	isProven    // isUsed, and not finite where a series of the component is left out
+	isPace      // how far a component's samples are apart, in seconds
 	isFrozen    // 0 where all energy counters of a component stand still
 )
 
@@ -113,6 +114,9 @@ func (p *plan) compile(intervals map[string]time.Duration, want question) (*comp
 				}
 			}
 			add(isUsed, i, age, b.derive(d))
+			if age > leastStaleAfter {
+				add(isPace, i, 0, pace(b.expr, d.pick))
+			}
 		}
 		add(isWarming, i, 0, b.derive(deriver{aspect: warming, pick: pick}))
 		add(isYoung, i, 0, b.derive(deriver{aspect: used, pick: pick, young: true}))

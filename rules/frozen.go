@@ -11,8 +11,9 @@ import (
 )
 
 // minFrozen is how many samples a window holds at least before a counter that
-// stands still in it is called frozen.
-const minFrozen = 3
+// stands still in it is called frozen: as many as a rate needs, so that no 0 W of
+// a source that measures more slowly than it exports is ever fresh.
+const minFrozen = 2
 
 const (
 	keplerActive = "kepler_node_cpu_active_joules_total"

@@ -65,7 +65,7 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 			if c.frozen {
 				frozen = cmp.Or(frozen, c)
 			}
-			if age > cmp.Or(staleAfter, c.stale) && (old == nil || c.last < old.last) {
+			if age > cmp.Or(staleAfter, c.staleAge()) && (old == nil || c.last < old.last) {
 				old = c
 			}
 		case !t.signs(c) && !t.excused(c):
@@ -87,7 +87,7 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 		}
 	case old != nil:
 		v.quality = Stale
-		v.why = fmt.Sprintf("%s is %s old, stale after %s", old.name(), since(ts, old), cmp.Or(staleAfter, old.stale))
+		v.why = fmt.Sprintf("%s is %s old, stale after %s", old.name(), since(ts, old), cmp.Or(staleAfter, old.staleAge()))
 	case frozen != nil:
 		v.quality = Stale
 		v.why = "frozen counter: " + frozen.name() + " has samples and not one joule more"
@@ -98,6 +98,15 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 		}
 	}
 	return v
+}
+
+// staleAge is the age at which the component is stale: by its own pace, where the
+// slowest series of its selector would let it be older.
+func (c *component) staleAge() time.Duration {
+	if c.pace > 0 {
+		return min(c.stale, staleAge(c.pace))
+	}
+	return c.stale
 }
 
 // since is how old the component's last sample is; a sample from the future is

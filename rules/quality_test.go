@@ -125,6 +125,55 @@ func TestStaleAfterOfTheRule(t *testing.T) {
 	w.want(r, 660, `{k8s_node_name="a"} 430.00 fresh`)
 }
 
+// One slow component, on another node or the same, does not let fast ones of the
+// same selector be as old as itself.
+func TestStaleByEachComponentsOwnPace(t *testing.T) {
+	f := func(read, kind string) {
+		t.Helper()
+		w := newWorld(t)
+		r := reading(t, RateCovered, `sum by (n) (max by (n, id) (`+read+`))`, "n")
+		add := func(series string, until, step float64) {
+			for s := 0.0; s <= until; s += step {
+				w.add(kind+series, s, 100*s+1000)
+			}
+		}
+		add(`{n="fast",id="0"}`, 700, 5)
+		add(`{n="fast",id="1"}`, 600, 5)
+		add(`{n="slow",id="0"}`, 660, 60)
+		add(`{n="both",id="0"}`, 700, 5)
+		add(`{n="both",id="1"}`, 660, 60)
+		quality := func(now float64) string {
+			t.Helper()
+			all, err := w.eval.Reading(t.Context(), r, at(now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, k := range all {
+				got = append(got, string(k.Quality))
+			}
+			return strings.Join(got, " ")
+		}
+		// Keys in order: both, fast, slow.
+		if got := quality(630); got != "fresh fresh fresh" {
+			t.Errorf("%s at 630: %s", read, got)
+		}
+		if got := quality(635); got != "fresh stale fresh" {
+			t.Errorf("%s at 635: %s", read, got)
+		}
+		if got := quality(735); got != "stale stale fresh" {
+			t.Errorf("%s at 735: %s", read, got)
+		}
+		if got := quality(845); !strings.HasSuffix(got, "stale") {
+			t.Errorf("%s at 845: %s", read, got)
+		}
+	}
+	f(`rate(c[5m])`, "c")
+	f(`g`, "g")
+	f(`rate(c[5m]) or on (n, id) g`, "g")
+	f(`rate(c[5m]) or on (n, id) g`, "c")
+}
+
 // A slow source may be three of its own intervals old, and that does not let a
 // fast one beside it be as old.
 func TestStaleByEachSelectorsOwnInterval(t *testing.T) {

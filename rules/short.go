@@ -43,6 +43,13 @@ func shorten(value string, branches []branch, intervals map[string]time.Duration
 		all = append(all, tagged(query, slotLabel, fmt.Sprint(len(s.slots))))
 		s.slots = append(s.slots, slot{kind, branch, stale})
 	}
+	// used asks for the newest samples, and behind them for their pace.
+	used := func(kind answerKind, branch int, stale time.Duration, e parser.Expr, query string) {
+		add(kind, branch, stale, query)
+		if query := pace(e, nil); query != "" && stale > leastStaleAfter {
+			add(isPace, branch, 0, query)
+		}
+	}
 	add(isValue, 0, 0, value)
 	for i, b := range branches {
 		if len(b.steps) > 0 {
@@ -59,7 +66,7 @@ func shorten(value string, branches []branch, intervals map[string]time.Duration
 				return deriver{text: func(leaf) string { return text }, op: op}.derive(e)
 			}
 			if l.call == nil {
-				add(isUsed, i, stale, put(parser.MIN, visible(l.vs)))
+				used(isUsed, i, stale, e, put(parser.MIN, visible(l.vs)))
 				continue
 			}
 			if len(sides) == 1 && aggregates(e) {
@@ -69,13 +76,13 @@ func shorten(value string, branches []branch, intervals map[string]time.Duration
 			recent.Range = min(recent.Range, stale)
 			s.after = min(s.after, recent.Range/2)
 			if l.call.Func.Name == coveredRate {
-				add(isProven, i, stale, put(parser.MIN, provenIn(&recent, l)))
+				used(isProven, i, stale, e, put(parser.MIN, provenIn(&recent, l)))
 				continue
 			}
 			last := lastIn(&recent, l.vs)
 			add(isAnswering, i, 0, put(parser.SUM, fmt.Sprintf("((0 * %s + 1) or (0 * %s + %g))", l.call, last, farMore)))
 			add(isSampled, i, 0, put(parser.SUM, "(0 * "+last+" + 1)"))
-			add(isUsed, i, stale, put(parser.MIN, last))
+			used(isUsed, i, stale, e, put(parser.MIN, last))
 		}
 	}
 	if len(s.slots) == 1 {
@@ -187,17 +194,8 @@ func (t *tracker) takeShort(samples []Sample) (bool, error) {
 		}
 	}
 	for i, sl := range s.slots {
-		switch sl.kind {
-		case isUsed:
-		case isProven:
-			sl.kind = isUsed
-		default:
-			continue
-		}
-		for _, sample := range t.bySlot[i] {
-			if c := t.find(sl.branch, sample.Metric); c == nil || c.answered != t.round {
-				t.takeOne(sl, sample) // no earlier side of the `or` has it
-			}
+		if sl.kind == isUsed || sl.kind == isProven {
+			t.takeSide(i)
 		}
 	}
 	for c := range t.inScope() {
@@ -206,6 +204,36 @@ func (t *tracker) takeShort(samples []Sample) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// takeSide takes the newest samples of one side of an `or`, and their pace, where
+// no earlier side has the component.
+func (t *tracker) takeSide(number int) {
+	slots := t.compiled.short.slots
+	from := slots[number]
+	from.kind = isUsed
+	paced := number+1 < len(slots) && slots[number+1].kind == isPace
+	var mine map[*component]bool
+	if paced {
+		mine = map[*component]bool{}
+	}
+	for _, s := range t.bySlot[number] {
+		if c := t.find(from.branch, s.Metric); c != nil && c.answered == t.round {
+			continue
+		}
+		t.takeOne(from, s)
+		if c := t.find(from.branch, s.Metric); c != nil && paced {
+			c.pace, mine[c] = 0, true
+		}
+	}
+	if !paced {
+		return
+	}
+	for _, s := range t.bySlot[number+1] {
+		if c := t.find(from.branch, s.Metric); mine[c] {
+			t.takeOne(slots[number+1], s)
+		}
+	}
 }
 
 // allProven says whether every series of each component both answers and has a

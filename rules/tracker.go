@@ -18,7 +18,8 @@ type component struct {
 	branch   int
 	key      *keyState     // nil: stands behind every key
 	last     int64         // its newest sample when it was used last, Unix ms
-	stale    time.Duration // the age at which it is stale
+	stale    time.Duration // the age at which its selector is stale
+	pace     time.Duration // how far its own samples are apart; 0 is unknown
 	answered uint64        // the round in which it was used last
 	warming  uint64        // the round in which it had too few samples last
 	frozen   bool          // its energy counters stood still when the whole query was asked last
@@ -147,7 +148,7 @@ func (t *tracker) take(samples []Sample) error {
 // takeMore reads an answer into the round that has begun.
 func (t *tracker) takeMore(samples []Sample) error {
 	for c := range t.inScope() {
-		c.frozen = false
+		c.frozen, c.pace = false, 0
 	}
 	for _, s := range samples {
 		n, err := slotOf(s, len(t.compiled.slots))
@@ -178,6 +179,12 @@ func (t *tracker) takeOne(from slot, s Sample) {
 		return
 	}
 	if !finite(s.V) {
+		return
+	}
+	if from.kind == isPace {
+		if c := t.find(from.branch, s.Metric); c != nil {
+			c.pace = paceOf(s.V)
+		}
 		return
 	}
 	if from.kind == isFrozen {
