@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/wattloop/wattloop/actuate"
+	semconv "github.com/wattloop/wattloop/presets/names"
+	"github.com/wattloop/wattloop/twin"
 )
 
 // S0-189, S0-4, S0-8, S0-125, S0-129, S0-144, S0-80: every variable of Joulie sets the key
@@ -153,4 +155,40 @@ func (d *recordingDevice) Write(actuate.Setting) error {
 func (d *recordingDevice) Restore(actuate.State) error {
 	d.calls = append(d.calls, "restore")
 	return nil
+}
+
+// S0-102 to S0-106: the page names what a facility sends, as the names table has it,
+// and the readings that it becomes.
+func TestFacilityNamesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/joulie.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	f := func(all ...string) {
+		n++
+		for _, name := range all {
+			if !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/joulie.md has no %s", name)
+			}
+		}
+	}
+	for _, m := range semconv.Metrics() {
+		if strings.HasPrefix(m.Name, "joulie.") || m.Name == "hw.host.ambient_temperature" {
+			f(m.Name, m.Stored(semconv.UnderscoreEscapingWithSuffixes))
+		}
+	}
+	for _, a := range semconv.Attributes() {
+		if strings.HasPrefix(a.Name, "joulie.") {
+			f(a.Name)
+		}
+	}
+	for _, in := range twin.Inputs() {
+		if in.Reading != twin.NodePower {
+			f(in.Reading)
+		}
+	}
+	if n != 9+2+6 {
+		t.Errorf("%d names; want 17", n)
+	}
 }
