@@ -186,7 +186,8 @@ type Rule struct {
 	Kind        string  `json:"kind"`
 	EvalSeconds float64 `json:"eval_seconds"`
 	Error       string  `json:"error,omitempty"`
-	Cause       string  `json:"cause,omitempty"` // of the error, where it is none of the rule's own
+	Cause       string  `json:"cause,omitempty"`    // of the error, where it is none of the rule's own
+	LeftOut     string  `json:"left_out,omitempty"` // what of its answers is no answer
 	File        string  `json:"file"`
 	Line        int     `json:"line"`
 }
@@ -293,7 +294,7 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 		s.Step = &t
 	}
 	for _, r := range rep.Rules {
-		s.Rules = append(s.Rules, Rule{r.Name, r.Kind, r.Took.Seconds(), r.Err, r.Cause, r.File, r.Line})
+		s.Rules = append(s.Rules, Rule{r.Name, r.Kind, r.Took.Seconds(), r.Err, r.Cause, r.LeftOut, r.File, r.Line})
 	}
 	for _, r := range rep.Readings {
 		w := Reading{Name: r.Name, Key: r.Key.Map(), Unit: r.Unit, Quality: string(r.Quality), Partial: r.Partial,

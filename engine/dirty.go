@@ -31,6 +31,9 @@ func (e *Engine) readKeys(ctx context.Context, r *rule, ts int64) (done bool, er
 		return false, nil
 	}
 	for _, key := range r.dirty {
+		if nameless(key, r.reading.Key) && r.leftOut != "" {
+			continue // as the whole reading has found
+		}
 		kr, ok, err := e.eval.ReadingOf(ctx, r.reading, key, ts)
 		at := -1
 		for i := range r.readings {
@@ -65,6 +68,9 @@ func (e *Engine) controlKeys(ctx context.Context, r *rule, ts int64) (done bool,
 	}
 	var kcs []rules.KeyControl
 	for _, key := range r.dirty {
+		if nameless(key, r.control.Key) && r.matched {
+			continue // it is nobody's
+		}
 		kc, ok, err := e.eval.ControlOf(ctx, r.control, key, ts)
 		switch {
 		case !ok:

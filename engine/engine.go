@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +90,7 @@ type rule struct {
 	rest    time.Time // wall time before which no arrival has it evaluated; Run's
 	err     error
 	cause   string // of err
+	leftOut string // what is left out of its answers, "" for nothing
 	matched bool   // it has had a key
 
 	readings []reading                // of the last evaluation of each key
@@ -300,14 +302,15 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 	if ctx.Err() != nil {
 		return err
 	}
+	r.matched = r.matched || len(krs) > 0
+	krs, all := r.named(krs)
 	if e.opts.Evaluated != nil {
-		e.opts.Evaluated(r.reading.Name, ts, krs, err)
+		e.opts.Evaluated(r.reading.Name, ts, all, err)
 	}
 	r.readings = r.readings[:0:0] // none after an error: what was read last is no answer
 	for _, kr := range krs {
 		r.readings = append(r.readings, reading{kr, ts})
 	}
-	r.matched = r.matched || len(krs) > 0
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.reading.Name, err)
 	}
@@ -325,6 +328,7 @@ func (e *Engine) control(ctx context.Context, r *rule, ts int64) error {
 	if err != nil { // then no key is known, and every state goes without input
 		err = fmt.Errorf("control %s: %w", r.control.Name, err)
 	}
+	kcs = slices.DeleteFunc(kcs, func(k rules.KeyControl) bool { return nameless(k.Key, r.control.Key) })
 	r.matched = r.matched || len(kcs) > 0
 	return errors.Join(err, e.advance(ctx, r, kcs, ts))
 }

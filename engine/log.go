@@ -31,6 +31,10 @@ func (t *teller) report(rep *Report) {
 				"reading", r.Name, "key", r.Key.String(), "err", r.Err)
 		}
 	}
+	for _, r := range rep.Rules {
+		t.say("left out of "+r.Name, r.LeftOut, "", slog.LevelWarn, "answers are left out", "rule", r.Name, "answers", r.LeftOut,
+			"do", "have the label set where the series come from; wattloop rules explain "+r.Name+" has what is read")
+	}
 	for _, c := range rep.Controls {
 		t.control(c)
 	}

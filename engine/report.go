@@ -38,6 +38,7 @@ type RuleReport struct {
 	Took       time.Duration
 	Err        string
 	Cause      string // of Err, where other rules may fail of it too (Options.Cause)
+	LeftOut    string // what of a reading's answers is no answer, in words; "" for nothing
 	File       string
 	Line       int
 }
@@ -103,6 +104,8 @@ func (rep *Report) keyless(r *rule) {
 	switch {
 	case r.err != nil:
 		why, failed = "", r.err.Error()
+	case r.leftOut != "":
+		why = r.leftOut + " is left out"
 	case r.at != 0 && r.matched:
 		why = "no series matches any more"
 	case r.at != 0:
@@ -132,6 +135,7 @@ func (e *Engine) describe() []RuleReport {
 		} else {
 			rr.File, rr.Line = r.reading.File, r.reading.Line
 		}
+		rr.LeftOut = r.leftOut
 		if r.err != nil {
 			rr.Err, rr.Cause = r.err.Error(), r.cause
 		}

@@ -55,6 +55,11 @@ func transcriptFacts(rep *Report) map[string]string {
 		}
 		facts["reading  "+r.Name+r.Key.String()] = readingText(r)
 	}
+	for _, r := range rep.Rules {
+		if r.LeftOut != "" {
+			facts["reading  "+r.Name] = "left out: " + r.LeftOut
+		}
+	}
 	for _, c := range rep.Controls {
 		if c.Keyless {
 			continue

@@ -72,6 +72,10 @@ type KeyReading struct {
 	Err     string        // why there is no value although something answered
 	Why     string        // what the quality and the mark come from, in words; "" for a fresh whole reading
 
+	// Nameless is for who watches evaluations: the labels of the rule's key, none of
+	// which an answer had, which is of nothing then and left out.
+	Nameless string
+
 	joined bool // read by way of target_info
 }
 

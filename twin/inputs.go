@@ -3,6 +3,7 @@ package twin
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -161,12 +162,19 @@ func (q *Queries) hint(input, result string, ts int64, keys []rules.KeyReading, 
 func hintOf(result string, keys []rules.KeyReading, err error) (why, kind string) {
 	switch result {
 	case resultNoData:
+		if slices.ContainsFunc(keys, withoutNode) {
+			return "an answer has no label " + nodeLabel, hintPromote
+		}
 		return "", hintReceive
 	case resultPartial:
+		lacks := false
 		for _, k := range keys {
-			if !k.Valid || k.Partial {
-				why = cmp.Or(why, k.Why)
+			if (!k.Valid || k.Partial) && (k.Nameless == "" || withoutNode(k)) {
+				lacks, why = true, cmp.Or(why, k.Why)
 			}
+		}
+		if !lacks {
+			return "", "" // what is left out was told with its label
 		}
 		return why, hintPromote
 	case resultError:
@@ -184,6 +192,11 @@ func hintOf(result string, keys []rules.KeyReading, err error) (why, kind string
 	}
 	return "", ""
 }
+
+// nodeLabel is the label that hintPromote is about.
+const nodeLabel = "k8s_node_name"
+
+func withoutNode(k rules.KeyReading) bool { return k.Nameless == nodeLabel }
 
 // Facility shows the readings of the facility at /metrics. What is not fresh is
 // absent: a gap is never zero (S0-176).

@@ -99,6 +99,27 @@ func TestHintsOnce(t *testing.T) {
 	said(530_003, "node_power", nil, errors.New("many-to-many matching not allowed"), "")
 }
 
+// S0-172, S0-173: an answer without the node's label is no reading, and the hint is
+// of that label; one without another label is told by the engine.
+func TestHintOfAnswersWithoutNode(t *testing.T) {
+	var out bytes.Buffer
+	q := NewQueries(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&out, nil)))
+	nobody := func(label string) []rules.KeyReading {
+		return []rules.KeyReading{{Quality: rules.Missing, Nameless: label}}
+	}
+	f := func(ts int64, input string, keys []rules.KeyReading, want string) {
+		t.Helper()
+		out.Reset()
+		q.Evaluated(input, ts, keys, nil)
+		q.Evaluated(input, ts+60_000, keys, nil)
+		if got := out.String(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q; want %q", input, got, want)
+		}
+	}
+	f(0, "node_power", append(nobody("exported_instance"), fresh("a", 1)), "")
+	f(100_000, "node_power", nobody("k8s_node_name"), `result=no_data why="an answer has no label k8s_node_name" do="not every node answers: have k8s.node.name promoted`)
+}
+
 // S0-176: what is not fresh is absent, and 0 is a value.
 func TestFacilityGauges(t *testing.T) {
 	row := func(name string, key labels.Labels, v float64, valid bool, q rules.Quality) engine.ReadingReport {

@@ -83,6 +83,11 @@ func printStatus(w io.Writer, s *status) error {
 		fmt.Fprintf(w, "samples may be missing from %s to %s: %s\n", l.From.Format(time.RFC3339), l.To.Format(time.RFC3339), l.Why)
 	}
 	printCauses(w, s.Rules)
+	for _, r := range s.Rules {
+		if r.LeftOut != "" {
+			fmt.Fprintf(w, "left out of %s: %s\n", r.Name, r.LeftOut)
+		}
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nREADING\tKEY\tVALUE\tQUALITY\tAGE")
 	for _, r := range s.Readings {
