@@ -24,6 +24,7 @@ func (l *loader) checkReading(r *rawReading) {
 		return
 	}
 	l.checkUnitWord(r)
+	l.checkUnit(r)
 	l.checkReadingTree(r.tree, r.written)
 }
 
@@ -130,6 +131,7 @@ func (l *loader) checkTree(t *tree, trusted []string) {
 	l.checkNames(t)
 	l.checkJoins(t)
 	l.checkUnitNames(t)
+	l.checkRates(t)
 }
 
 // checkNames warns of a metric whose name is a near miss of a reading: a typo

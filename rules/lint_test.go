@@ -117,7 +117,7 @@ func TestNamesOfOtherUnits(t *testing.T) {
 func TestUnitWord(t *testing.T) {
 	f := func(unit, want string) {
 		t.Helper()
-		got := saidOf("readings", fmt.Sprintf("  it: {key: [n], unit: '%s', expr: sum by (n) (watts)}\n", unit))
+		got := saidOf("readings", fmt.Sprintf("  it: {key: [n], unit: '%s', expr: sum by (n) (things)}\n", unit))
 		if got != want {
 			t.Errorf("unit %s: %q; want %q", unit, got, want)
 		}

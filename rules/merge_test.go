@@ -15,7 +15,7 @@ params:
 controls:
   node_power_budget: {mode: enforce, engage: {for: 20s}, slew: null, limits: {max: 300}}
 readings:
-  cpu_power: {unit: kW}
+  cpu_power: {help: ours}
 `))...)
 	c := set.Control("node_power_budget")
 	if c.Mode != Enforce || c.Engage.For != 20*time.Second || c.Engage.When != "node_power > $budget" {
@@ -30,8 +30,8 @@ readings:
 	if c.File != "rules.d/node_power_budget.yaml" {
 		t.Errorf("the control is at home in %s", c.File)
 	}
-	if r := set.Reading("cpu_power"); r.Unit != "kW" || r.File != "presets/otel/preset.yaml" {
-		t.Errorf("cpu_power has unit %s and is at home in %s", r.Unit, r.File)
+	if r := set.Reading("cpu_power"); r.Help != "ours" || r.Unit != "W" || r.File != "presets/otel/preset.yaml" {
+		t.Errorf("cpu_power has help %q, unit %s and is at home in %s", r.Help, r.Unit, r.File)
 	}
 	var budget Param
 	for _, p := range set.Params {
