@@ -76,3 +76,37 @@ func TestCacheShares(t *testing.T) {
 		t.Errorf("%d bytes of keys; want none of 128 KiB", a.src.keyBytes)
 	}
 }
+
+// P7, X20: workload channels together leave node channels the last quarter of all
+// series, whatever each of them may have.
+func TestSeriesShares(t *testing.T) {
+	b := newBed(t, func(o *Options) { o.MaxSeries = 41 }) // one is the node's target_info
+	gauges := func(n int, attrs ...string) *payload {
+		p := newPayload(attrs...)
+		for i := range n {
+			p.gauge("g", "", 0, 1, "i", fmt.Sprint(i))
+		}
+		return p
+	}
+	taken := int64(0)
+	for _, name := range []string{"w1", "w2"} {
+		ch, err := b.r.AddChannel(ChannelOptions{Name: name, Class: Workload, Limits: Limits{Series: 40}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := ch.Activate(Identity{ActorUID: name}, time.UnixMilli(base), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := a.Export(t.Context(), wireOf(t, gauges(25).md))
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken += res.Accepted
+	}
+	if known := b.r.w.cache.nSeries; taken >= 50 || known != 31 {
+		t.Errorf("%d points taken, %d series of workload channels; want 31, three quarters of 41", taken, known)
+	}
+	checkResult(t, b.export(gauges(9, node...).md), 9, 0, nil)
+	checkResult(t, b.export(gauges(12, node...).md), 9, 0, map[string]int64{"series_limit": 3})
+}
