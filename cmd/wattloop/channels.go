@@ -236,7 +236,10 @@ func (p *parts) counts() map[string]*api.Channel {
 			case "folded":
 				by[name].Folded += n
 			case "rejected":
-				by[name].Rejected += n
+				// What the store refused for the moment comes again: it is not lost.
+				if labels["reason"] != "unavailable" {
+					by[name].Rejected += n
+				}
 			}
 		}
 	}
