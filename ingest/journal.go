@@ -97,9 +97,9 @@ func openJournal(dir string, fsync bool, log *slog.Logger, m *stateMetrics) (*jo
 // tidy removes the snapshots that earlier processes died over: none of a later one
 // has their number.
 func (j *journal) tidy() error {
-	parts, err := filepath.Glob(filepath.Join(j.dir, "*"+snapshotSuffix+disk.Unfinished))
+	parts, err := fs.Glob(os.DirFS(j.dir), "*"+snapshotSuffix+disk.Unfinished)
 	for _, p := range parts {
-		err = errors.Join(err, os.Remove(p))
+		err = errors.Join(err, os.Remove(filepath.Join(j.dir, p)))
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func (d *durableBed) restart() {
 
 func (d *durableBed) copied() string {
 	d.t.Helper()
-	dir := filepath.Join(d.t.TempDir(), "copy")
+	dir := filepath.Join(d.t.TempDir(), "[copy]") // no pattern
 	if err := os.CopyFS(dir, os.DirFS(d.dir)); err != nil {
 		d.t.Fatal(err)
 	}
@@ -461,7 +462,7 @@ func TestUnfinishedSnapshotIsRemoved(t *testing.T) {
 		}
 	}
 	d.restart()
-	if left, _ := filepath.Glob(filepath.Join(d.r.w.sums.journal.dir, "*.tmp")); len(left) > 0 {
+	if left, _ := fs.Glob(os.DirFS(d.r.w.sums.journal.dir), "*.tmp"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	d.activate("a", 140, 100)

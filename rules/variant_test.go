@@ -131,19 +131,7 @@ func TestKeplerLegacy(t *testing.T) {
 // A control that knows nodes by k8s_node_name reads whichever variant is used,
 // each node by its own components.
 func TestControlOverAVariantOfAnotherKey(t *testing.T) {
-	control := local(`version: 1
-controls:
-  quiet:
-    key: [k8s_node_name]
-    engage: {when: node_power > 300}
-    release: {when: node_power < 250}
-    action: rapl.set_power_cap_watts
-    target: {hw_type: cpu}
-    value: 400 - (node_power - cpu_power)
-    limits: {min: 60, max: 400}
-    ttl: 30s
-    purpose: efficiency
-`)
+	control := local(quiet)
 	w := newWorld(t)
 	w.load("C23-preset-kepler-all-branches", 15, 0)
 	c := using(t, "kepler", "components", control).Control("quiet")

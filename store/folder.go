@@ -42,9 +42,9 @@ func prepareFolder(path string, logger *slog.Logger) error {
 	}
 	// What a Reopen was writing when the process died.
 	for _, log := range logNames {
-		leftover, _ := filepath.Glob(filepath.Join(path, log, "*"+rewriteSuffix))
+		leftover, _ := fs.Glob(os.DirFS(path), log+"/*"+rewriteSuffix)
 		for _, f := range leftover {
-			if err := os.Remove(f); err != nil {
+			if err := os.Remove(filepath.Join(path, f)); err != nil {
 				return fmt.Errorf("store: %w", err)
 			}
 		}

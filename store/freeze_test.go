@@ -253,7 +253,7 @@ func TestReopenFailsWhenTheLogCannotBeSynced(t *testing.T) {
 }
 
 func TestRewriteLeftoversGo(t *testing.T) {
-	db := open(t, Options{})
+	db := open(t, Options{Path: filepath.Join(t.TempDir(), "[data]")}) // no pattern
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

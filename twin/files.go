@@ -37,12 +37,12 @@ func (f *Files) Begin() error {
 	f.known = map[string]map[string]string{}
 	var failed []error
 	for _, name := range []string{"twin.json", "twin.json" + disk.Unfinished, "hardware.json" + disk.Unfinished} {
-		old, err := filepath.Glob(filepath.Join(f.Dir, "*", name))
+		old, err := fs.Glob(os.DirFS(f.Dir), "*/"+name)
 		if err != nil {
 			return fmt.Errorf("twin: %w", err)
 		}
 		for _, p := range old {
-			failed = append(failed, os.Remove(p))
+			failed = append(failed, os.Remove(filepath.Join(f.Dir, p)))
 		}
 	}
 	return errors.Join(failed...)

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestFiles(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "nodes")
+	dir := filepath.Join(t.TempDir(), "[nodes]") // no pattern
 	at := time.Unix(1760000000, 0).UTC()
 	doc := func(node string, watts float64, seconds int) Twin {
 		d := Twin{Metadata: Metadata{node}}
@@ -72,13 +73,13 @@ func TestFiles(t *testing.T) {
 	if err := f.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	left, _ := filepath.Glob(filepath.Join(dir, "*", "*"))
+	left, _ := fs.Glob(os.DirFS(dir), "*/*")
 	if len(left) != 2 { // hardware.json and spec.json
 		t.Errorf("left: %v", left)
 	}
 	put()
 	has("w1/spec.json", "{}")
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", ".*")); len(left) > 0 {
+	if left, _ := fs.Glob(os.DirFS(dir), "*/*.tmp"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	f.Dir = "/dev/null/x"

@@ -113,14 +113,15 @@ func (in intents) remove(id string) error {
 
 // ids are the devices that have a record, readable or not.
 func (in intents) ids() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(in.dir, "intent-*.json"))
-	if err != nil {
+	files, err := os.ReadDir(in.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("warden: intents: %w", err)
 	}
 	var ids []string
-	for _, n := range names {
-		escaped := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(n), "intent-"), ".json")
-		if id, err := url.PathUnescape(escaped); err == nil {
+	for _, f := range files {
+		name, ours := strings.CutPrefix(f.Name(), "intent-")
+		escaped, whole := strings.CutSuffix(name, ".json")
+		if id, err := url.PathUnescape(escaped); ours && whole && err == nil {
 			ids = append(ids, id)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,4 +289,32 @@ func TestHandoverToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("dropped", false, "b", time.Hour)
+}
+
+// What a dead warden left is found whatever the folder is called: a record that
+// is overlooked is a cap that stays.
+func TestRecordsAreFound(t *testing.T) {
+	in := intents{filepath.Join(t.TempDir(), "[run]*")}
+	if ids, err := in.ids(); err != nil || len(ids) != 0 {
+		t.Errorf("without a folder: %q, %v", ids, err)
+	}
+	if err := os.Mkdir(in.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"rapl:package-0", "a/b"} {
+		if err := in.write(record{Device: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{tokenName, "intent-rapl:package-1.json.tmp", "lock"} {
+		if err := os.WriteFile(filepath.Join(in.dir, other), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, err := in.ids(); err != nil || !slices.Equal(ids, []string{"a/b", "rapl:package-0"}) {
+		t.Errorf("found %q, %v", ids, err)
+	}
+	if _, err := (intents{filepath.Join(in.dir, "lock")}).ids(); err == nil {
+		t.Error("a file that is no folder has no records")
+	}
 }
