@@ -67,7 +67,7 @@ func (e withoutError) Unwrap() error { return e.error }
 // would says of a configuration that was read what serve would say of it here.
 func (c *config) would() []error {
 	_, _, err := c.admit()
-	errs := flat(errors.Join(err, c.checkRemote(), c.checkWriter()))
+	errs := flat(errors.Join(err, c.checkRemote(), c.checkWriter(), c.checkFetched()))
 	for _, ch := range c.Channels {
 		if err := ch.Spec.Here(); err != nil {
 			errs = append(errs, withoutError{fmt.Errorf("channels (%s): %s: %w; the channel stays closed until there is", c.origin["channels"], ch.Spec.Name, err)})

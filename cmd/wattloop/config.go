@@ -56,6 +56,7 @@ type config struct {
 	PullAgent     string
 	PullControl   string
 	PullNodes     []string
+	PullHTTP      string
 	PullInterval  time.Duration
 	PullTimeout   time.Duration
 	HostEnabled   bool

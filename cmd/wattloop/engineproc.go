@@ -88,7 +88,7 @@ func runEngine(ctx context.Context, c *config, again func() (*config, error), cl
 	}
 	defer link.Close()
 	entry, err := c.entry(clk, log)
-	if err := errors.Join(err, c.checkRemote(), c.checkWriter()); err != nil {
+	if err := errors.Join(err, c.checkRemote(), c.checkWriter(), c.checkFetched()); err != nil {
 		return withCode(exitFound, err)
 	}
 	doors, err := c.listen()

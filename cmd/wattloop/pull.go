@@ -16,6 +16,7 @@ import (
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/pull"
+	"github.com/wattloop/wattloop/internal/httpfile"
 )
 
 // Where an input comes from, in the words of NODE_POWER_SOURCE.
@@ -82,6 +83,9 @@ func (c *config) validatePull(bad func(key, format string, args ...any)) {
 	if len(c.PullNodes) > 1 && c.PullControl != "" && !strings.Contains(c.PullControl, "{node}") {
 		bad("pull.controller", "there is no {node} in it, and pull.nodes has %d", len(c.PullNodes))
 	}
+	if c.PullHTTP != "" && c.PullAgent == "" && c.PullControl == "" {
+		bad("pull.http", "there is no endpoint that it is for; set pull.agent or pull.controller")
+	}
 	if c.PullInterval < 100*time.Millisecond {
 		bad("pull.interval", "%s: at least 100ms", c.PullInterval)
 	}
@@ -101,7 +105,7 @@ func (c *config) pulls() []pull.Source {
 				return
 			}
 		}
-		out = append(out, pull.Source{Endpoint: endpoint, Node: node, Interval: c.PullInterval, Timeout: c.PullTimeout, Wants: []pull.Want{w}})
+		out = append(out, pull.Source{Endpoint: endpoint, Node: node, Interval: c.PullInterval, Timeout: c.PullTimeout, Wants: []pull.Want{w}, HTTP: c.PullHTTP})
 	}
 	if c.CPUSource == sourceHTTP {
 		add(c.PullAgent, c.Node, pull.Want{Role: pull.Agent, Window: pull.AgentWindow})
@@ -116,6 +120,25 @@ func (c *config) pulls() []pull.Source {
 		}
 	}
 	return out
+}
+
+// checkFetched says what is wrong with the files that pages and documents are asked
+// for by.
+func (c *config) checkFetched() error {
+	var errs []error
+	try := func(key, what, file string) {
+		if file == "" {
+			return
+		}
+		if _, err := httpfile.New(file, nil); err != nil {
+			errs = append(errs, here(fmt.Errorf("%s (%s): %s%w", key, c.origin[key], what, err)))
+		}
+	}
+	try("pull.http", "", c.PullHTTP)
+	for _, t := range c.Scrape {
+		try("scrape", t.URL+": ", t.HTTP)
+	}
+	return errors.Join(errs...)
 }
 
 // newPuller makes what asks endpoints. It asks none before Run.

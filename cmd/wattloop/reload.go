@@ -42,7 +42,7 @@ func (p *parts) reload(force bool) error {
 		who, err = p.accessAgain(c)
 	}
 	if err == nil {
-		err = c.checkWriter()
+		err = errors.Join(c.checkWriter(), c.checkFetched())
 	}
 	if err == nil {
 		set, msgs, err = c.loadRulesUnder(p.c.Naming) // what is stored goes by that until a restart

@@ -17,6 +17,7 @@ import (
 	"github.com/wattloop/wattloop/api"
 	"github.com/wattloop/wattloop/ingest"
 	"github.com/wattloop/wattloop/ingest/relay"
+	"github.com/wattloop/wattloop/internal/httpfile"
 	"github.com/wattloop/wattloop/store"
 	"github.com/wattloop/wattloop/store/remote"
 )
@@ -106,7 +107,7 @@ func (p *parts) openRemote() (store.Beside, error) {
 
 // remoteClient is what asks storage.remote.
 func (c *config) remoteClient() (*http.Client, error) {
-	hc, err := remote.NewHTTP(c.RemoteHTTP)
+	hc, err := httpfile.New(c.RemoteHTTP, nil)
 	if err != nil {
 		return nil, here(fmt.Errorf("storage.remote_http (%s): %w", c.origin["storage.remote_http"], err))
 	}

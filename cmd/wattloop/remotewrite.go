@@ -9,6 +9,7 @@ import (
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 
 	"github.com/wattloop/wattloop/api"
+	"github.com/wattloop/wattloop/internal/httpfile"
 	"github.com/wattloop/wattloop/store/remote"
 )
 
@@ -60,7 +61,7 @@ func (c *config) writeTarget() (remote.Target, error) {
 	if err != nil {
 		return remote.Target{}, fmt.Errorf("storage.remote_write: %w", err)
 	}
-	hc, err := remote.NewHTTP(c.WriteHTTP)
+	hc, err := httpfile.New(c.WriteHTTP, nil)
 	if err != nil {
 		return remote.Target{}, here(fmt.Errorf("storage.remote_write_http (%s): %w", c.origin["storage.remote_write_http"], err))
 	}

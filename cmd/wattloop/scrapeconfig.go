@@ -36,6 +36,9 @@ func (l *scrapeList) String() string {
 		if len(t.Labels) > 0 {
 			m["labels"] = t.Labels
 		}
+		if t.HTTP != "" {
+			m["http"] = t.HTTP
+		}
 		if t.SampleLimit != 0 {
 			m["sample_limit"] = t.SampleLimit
 		}
@@ -124,6 +127,12 @@ func (r *targetReader) target(n *yaml.Node) (scrape.Target, bool) {
 			return nil
 		})},
 		{"labels", func(n *yaml.Node) error { return r.labels(n, &t) }},
+		{"http", scalar(func(s string) error {
+			if t.HTTP = s; s == "" {
+				return errors.New("is empty; name the file, or leave the key out")
+			}
+			return nil
+		})},
 		{"sample_limit", scalar(func(s string) (err error) {
 			if t.SampleLimit, err = strconv.Atoi(s); err != nil || t.SampleLimit < 1 {
 				return fmt.Errorf("%q is no whole number of 1 or more", s)

@@ -17,14 +17,14 @@ func TestScrapeConfig(t *testing.T) {
     node: "${env:N:-worker-01}"
     labels: {job: kepler, rack: "7"}
     honor_labels: false
-  - {url: "https://[::1]:9100/m?collect[]=rapl", sample_limit: 10, body_size_limit: 1MiB}
+  - {url: "https://[::1]:9100/m?collect[]=rapl", http: /etc/wattloop/exporter.yaml, sample_limit: 10, body_size_limit: 1MiB}
 `
 	c, err := loaded(t, text, "", noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `[{"interval":"5s","labels":{"job":"kepler","rack":"7"},"node":"worker-01","timeout":"2s","url":"http://127.0.0.1:28282/metrics"},` +
-		`{"body_size_limit":"1MiB","sample_limit":10,"url":"https://[::1]:9100/m?collect[]=rapl"}]`
+		`{"body_size_limit":"1MiB","http":"/etc/wattloop/exporter.yaml","sample_limit":10,"url":"https://[::1]:9100/m?collect[]=rapl"}]`
 	if diff := cmp.Diff(want, c.Scrape.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -57,6 +57,7 @@ func TestScrapeConfigErrors(t *testing.T) {
 	f("- {url: http://a, interval: 10ms}", "c.yaml:2:29: error: scrape: interval 10ms: at least 100ms")
 	f("- {url: http://a, interval: 5s, timeout: 6s}", "c.yaml:2:42: error: scrape: timeout 6s is longer than the interval 5s")
 	f("- {url: http://a, node: ''}", "scrape: node: is empty")
+	f("- {url: http://a, http: ''}", "c.yaml:2:25: error: scrape: http: is empty; name the file")
 	f("- {url: http://a, labels: [a]}", "scrape: labels: want a map")
 	f("- {url: http://a, labels: {a-b: x}}", `c.yaml:2:28: error: scrape: labels: "a-b" is no name of a label`)
 	f("- {url: http://a, labels: {channel: x}}", "scrape: labels: channel: says which workload")

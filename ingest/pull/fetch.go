@@ -10,11 +10,11 @@ import (
 // MaxAnswer is the longest answer that is read, in bytes once inflated (S0-51).
 const MaxAnswer = 8 << 20
 
-// newPage is the document of one endpoint for one node.
-func newPage(address, agent string, timeout time.Duration) *fetch.Page {
+// newPage is the document of one endpoint for one node, asked as a file says.
+func newPage(address, file, agent string, timeout time.Duration) *fetch.Page {
 	return &fetch.Page{
 		URL: address, Timeout: timeout, Limit: MaxAnswer, Any2xx: true,
 		Header: http.Header{"Accept": {"application/json"}, "User-Agent": {agent}},
-		Client: fetch.NewClient(nil),
+		Client: fetch.ClientOf(file, nil),
 	}
 }

@@ -44,10 +44,11 @@ type Source struct {
 	Node              string
 	Interval, Timeout time.Duration // both above 0
 	Wants             []Want
+	HTTP              string // a file with credentials, CA and headers (httpfile), "" for none
 }
 
 func (s Source) equal(o Source) bool {
-	return s.Endpoint == o.Endpoint && s.Node == o.Node && s.Interval == o.Interval && s.Timeout == o.Timeout && slices.Equal(s.Wants, o.Wants)
+	return s.Endpoint == o.Endpoint && s.Node == o.Node && s.Interval == o.Interval && s.Timeout == o.Timeout && s.HTTP == o.HTTP && slices.Equal(s.Wants, o.Wants)
 }
 
 // Status is how a reading is, as of the last poll.

@@ -54,7 +54,7 @@ type poll struct {
 
 func newPoll(m *Manager, s Source) *poll {
 	address := expand(s.Endpoint, s.Node)
-	p := &poll{o: &m.o, m: m, source: s, page: newPage(address, m.o.Agent, s.Timeout), growth: ingest.Growth{Watch: m.o.Watch}}
+	p := &poll{o: &m.o, m: m, source: s, page: newPage(address, s.HTTP, m.o.Agent, s.Timeout), growth: ingest.Growth{Watch: m.o.Watch}}
 	for _, w := range s.Wants {
 		p.outputs = append(p.outputs, &output{
 			wants: w, reader: Reader{Role: w.Role, Host: w.Host, Window: w.Window}, lines: map[string]*line{},

@@ -25,6 +25,6 @@ func newPage(t *Target, o *Options) *fetch.Page {
 			"User-Agent":                          {o.Agent},
 			"X-Prometheus-Scrape-Timeout-Seconds": {strconv.FormatFloat(t.Timeout.Seconds(), 'f', -1, 64)},
 		},
-		Client: fetch.NewClient(o.dial),
+		Client: fetch.ClientOf(t.HTTP, o.dial),
 	}
 }

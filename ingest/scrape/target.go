@@ -49,6 +49,8 @@ type Target struct {
 	// decompression. What has more is refused as a whole.
 	SampleLimit int
 	BodyLimit   int64
+	// HTTP names a file with credentials, CA and headers (httpfile), "" for none.
+	HTTP string
 }
 
 // ParseURL completes and checks the address of a page: http or https, without
@@ -59,7 +61,7 @@ func ParseURL(s string) (string, error) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return "", fmt.Errorf("%q is no address of a page; write it like http://127.0.0.1:9100/metrics", excerpt(s))
 	case u.User != nil:
-		return "", errors.New("credentials in a URL would show in logs and in status; give the exporter an address of the loopback instead")
+		return "", errors.New("credentials in a URL would show in logs and in status; put them as basic_auth into a file that the key http names")
 	case u.Fragment != "":
 		return "", fmt.Errorf("%q: a page has no #%s", excerpt(s), u.Fragment)
 	}
@@ -135,7 +137,7 @@ func (t *Target) Own() labels.Labels {
 
 func (t *Target) equal(o *Target) bool {
 	return t.URL == o.URL && t.Interval == o.Interval && t.Timeout == o.Timeout && t.Node == o.Node &&
-		t.SampleLimit == o.SampleLimit && t.BodyLimit == o.BodyLimit && maps.Equal(t.Labels, o.Labels)
+		t.SampleLimit == o.SampleLimit && t.BodyLimit == o.BodyLimit && t.HTTP == o.HTTP && maps.Equal(t.Labels, o.Labels)
 }
 
 // excerpt is the head of a text that others wrote, and short less of it.

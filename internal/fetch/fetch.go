@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/wattloop/wattloop/internal/httpfile"
 )
 
 // Page is a page to get, over a connection of its own.
@@ -23,7 +25,7 @@ type Page struct {
 	Limit    int64         // bytes of the answer, on the wire and inflated
 	LimitKey string        // the setting that Limit comes from, "" for none: for the message
 	Any2xx   bool          // an answer of another success than 200 is a page too
-	Client   *http.Client  // NewClient's
+	Client   *http.Client  // NewClient's or ClientOf's
 }
 
 // NewClient returns a client of one connection that follows no redirect. dial is
@@ -40,6 +42,25 @@ func NewClient(dial func(ctx context.Context, network, address string) (net.Conn
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
+
+// ClientOf is NewClient, or what the file of that name says (httpfile) where it is
+// not "". One that cannot be read is the error of every Get.
+func ClientOf(file string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
+	if file == "" {
+		return NewClient(dial)
+	}
+	c, err := httpfile.New(file, dial)
+	if err != nil {
+		return &http.Client{Transport: failing{err}}
+	}
+	return c
+}
+
+// failing answers every question with an error.
+type failing struct{ err error }
+
+// RoundTrip is an http.RoundTripper's.
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
 // Close ends the idle connection.
 func (p *Page) Close() { p.Client.CloseIdleConnections() }

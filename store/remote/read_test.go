@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
+	"github.com/wattloop/wattloop/internal/httpfile"
 	"github.com/wattloop/wattloop/store"
 	"github.com/wattloop/wattloop/store/remote"
 )
@@ -340,7 +341,7 @@ func TestHTTPFile(t *testing.T) {
 		}
 		return path
 	}
-	c, err := remote.NewHTTP(file("basic_auth: {username: wattloop, password: hunter2}\nhttp_headers: {X-Scope-OrgID: {values: [hall]}}\n"))
+	c, err := httpfile.New(file("basic_auth: {username: wattloop, password: hunter2}\nhttp_headers: {X-Scope-OrgID: {values: [hall]}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +351,7 @@ func TestHTTPFile(t *testing.T) {
 	}
 	c.CloseIdleConnections()
 	for _, text := range []string{"basic_auth: {username: a, password: hunter2}\nauthorization: {credentials: hunter2}\n", "hunter2", "password: hunter2\n", "tls_config: hunter2\n", "basic_auth: [hunter2]\n", "basic_auth: {username: hunter2: hunter2}"} {
-		if _, err := remote.NewHTTP(file(text)); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
+		if _, err := httpfile.New(file(text), nil); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
