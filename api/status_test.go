@@ -81,7 +81,7 @@ func full() (*engine.Report, Facts) {
 			{Plane: "workload", Upstream: "unix:/run/otel.sock", QueueBytes: 1000, QueueLimit: 192 << 20, Sent: 8, Dropped: 1, Refused: 2, Rejected: 3, LostBytes: 4, Error: "unavailable: no", ErrorAt: &at},
 		},
 		Doubts:     []Doubt{{"no_gpu_energy", "worker-02", "Kepler reports no GPU energy"}},
-		RulesError: "rules: 1 error",
+		RulesError: "rules: 1 error", TargetError: "spec.yaml:1:7: error: unknown key",
 	}
 }
 

@@ -28,6 +28,7 @@ type Facts struct {
 	Remote      *Remote      `json:"remote,omitempty"`       // absent without storage.remote
 	RemoteWrite *RemoteWrite `json:"remote_write,omitempty"` // absent without storage.remote_write
 	RulesError  string       `json:"rules_error,omitempty"`  // why the last reload was refused
+	TargetError string       `json:"target_error,omitempty"` // why the newest target of this node is not taken
 	// Unused says of rules, by name, why nobody can expect an answer of them: what
 	// they read is not set up. It holds of the readings and controls without one.
 	Unused map[string]string `json:"unused"`

@@ -137,7 +137,9 @@ func checkConfig(s rules.Source, warden bool) []rules.Message {
 	}
 	var ce *configError
 	if err := c.apply(s.Name, s.Data, warden, os.LookupEnv); errors.As(err, &ce) {
-		return ce.messages
+		c.derive() // serve says what else it sees, and looks no further
+		errs := flat(errors.Join(c.deriveRemote(os.LookupEnv), c.validate()))
+		return append(ce.messages, messagesOf(s.Name, errs, rules.SeverityWarning)...)
 	}
 	c.derive()
 	err := c.validate()

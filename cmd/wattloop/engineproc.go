@@ -227,6 +227,7 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	f.Meters = p.meters()
 	f.Targets, f.Pulls = p.targets(), p.polls()
 	f.Unused = p.twins.unused()
+	_, f.TargetError = p.twins.keeper.Now()
 	f.Doubts = p.doubtFacts()
 	f.Remote = p.remoteFacts()
 	f.RemoteWrite = p.writerFacts()

@@ -67,7 +67,8 @@ func (c *config) inputLine(r *rules.Reading, attributes string) string {
 	}
 	switch preset {
 	case sourceHTTP:
-		return fmt.Sprintf("source http, address %s, scope %s, window %s", c.PullControl, scope, c.pullWindow())
+		longest := c.pullWindow()
+		return fmt.Sprintf("source http, address %s, scope %s, window %s", c.PullControl, scope, dur(&longest))
 	case sourceNone:
 		return "source none; node_power has no answer"
 	}

@@ -16,14 +16,18 @@ var (
 	noValue = regexp.MustCompile(`^\s*(?:[|>&!#].*)?$`)
 )
 
+// userInfo is what stands before the host of a URL.
+var userInfo = regexp.MustCompile(`://[^/\s@]*@`)
+
 // withoutTokens are the lines of a file, YAML or meant to be, as they may be shown
-// to anybody: without what follows a key that ends in token, on further lines too.
-// What it cannot tell apart it masks.
+// to anybody: without what follows a key that ends in token, on further lines too,
+// and without the user and the password of a URL. What it cannot tell apart it
+// masks.
 func withoutTokens(lines []string) []string {
 	m := masker{}
 	out := make([]string, len(lines))
 	for i, l := range lines {
-		out[i] = m.line(strings.TrimRight(l, "\r"))
+		out[i] = userInfo.ReplaceAllString(m.line(strings.TrimRight(l, "\r")), "://"+masked+"@")
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -70,7 +71,7 @@ func printMeters(w io.Writer, ms []api.Meter) {
 	for _, k := range kinds {
 		read = append(read, fmt.Sprintf("%s %d", k, counts[k]))
 	}
-	fmt.Fprintf(w, "meters of this machine: %s", orDash(strings.Join(read, ", ")))
+	fmt.Fprintf(w, "meters of this machine: %s", cmp.Or(strings.Join(read, ", "), "none"))
 	if len(none) > 0 {
 		fmt.Fprintf(w, "; none of: %s", strings.Join(none, ", "))
 	}

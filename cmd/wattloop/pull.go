@@ -75,8 +75,11 @@ func (c *config) validatePull(bad func(key, format string, args ...any)) {
 	}
 	seen := map[string]bool{}
 	for _, n := range c.PullNodes {
-		if n == "." || n == ".." || strings.ContainsAny(n, "/ ") || seen[n] {
-			bad("pull.nodes", "%q is no name of a node, or is there twice", n)
+		switch {
+		case n == "." || n == ".." || strings.ContainsAny(n, "/ "):
+			bad("pull.nodes", "%q is no name of a node", n)
+		case seen[n]:
+			bad("pull.nodes", "%s is there twice", n)
 		}
 		seen[n] = true
 	}

@@ -64,6 +64,9 @@ func printStatus(w io.Writer, s *status) error {
 	if s.RulesError != "" {
 		fmt.Fprintln(w, "the last reload was refused, the old rules go on:", s.RulesError)
 	}
+	if s.TargetError != "" {
+		fmt.Fprintln(w, "the target of this node is not taken:", s.TargetError)
+	}
 	if slices.ContainsFunc(s.Devices, func(d api.Device) bool { return d.Latched }) {
 		fmt.Fprintln(w, "controls are held back since caps restore; wattloop caps resume lets them act again")
 	}

@@ -14,10 +14,10 @@ const nodePlace = "{node}"
 func CheckEndpoint(text string) error {
 	u, err := url.Parse(expand(text, "node"))
 	switch {
+	case strings.Contains(text, "@") && (err != nil || u.User != nil):
+		return errors.New("an endpoint has no credentials in it: they would show; put them as basic_auth into the file that pull.http names")
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%.200q is no endpoint; write it like http://127.0.0.1:18080/otlp/telemetry/{node}", text)
-	case u.User != nil:
-		return errors.New("an endpoint has no credentials in it")
 	case strings.Contains(u.Host, nodePlace), u.Fragment != "":
 		return fmt.Errorf("%.200q: {node} stands in the path or the query, and there is no fragment", text)
 	}

@@ -58,10 +58,10 @@ type Target struct {
 func ParseURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
+	case strings.Contains(s, "@") && (err != nil || u.User != nil):
+		return "", errors.New("credentials in a URL would show in logs and in status; put them as basic_auth into a file that the key http names")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return "", fmt.Errorf("%q is no address of a page; write it like http://127.0.0.1:9100/metrics", excerpt(s))
-	case u.User != nil:
-		return "", errors.New("credentials in a URL would show in logs and in status; put them as basic_auth into a file that the key http names")
 	case u.Fragment != "":
 		return "", fmt.Errorf("%q: a page has no #%s", excerpt(s), u.Fragment)
 	}
