@@ -233,7 +233,7 @@ func remoteLine(r *api.Remote) string {
 	if r.Way != "" {
 		s += " by " + r.Way
 	}
-	s += fmt.Sprintf(": %d answers, %s, %d failures", r.Answers, bytesText(int64(r.Bytes)), r.Failures)
+	s += fmt.Sprintf(": %s, %s, %s", plural(int(r.Answers), "answer"), bytesText(int64(r.Bytes)), plural(int(r.Failures), "failure"))
 	switch {
 	case r.Answering:
 	case r.ErrorAt == nil:
