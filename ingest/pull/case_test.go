@@ -140,6 +140,17 @@ func TestReader(t *testing.T) {
 	f("a document once more is no new reading", Reader{Role: Agent}, [][]byte{doc(first, ""), doc(second, ""), doc(second, ""), doc(cumulative("1760000000", "1760000180", "45000"), "")}, none, 250, none, 250)
 	f("a gauge of a meter that has died", Reader{Role: Agent}, [][]byte{doc(first, gauge("1759999000", "250"))}, none)
 	f("not a number", Reader{Role: Agent}, [][]byte{doc("", gauge("1760000060", `"NaN"`)), doc("", gauge("1760000061", "-3")), doc("", gauge("1760000062", `"Infinity"`))}, none, none, none)
+	// A component whose value is no number takes the sum with it: the others alone
+	// would read low.
+	for _, odd := range []string{`"NaN"`, `"Infinity"`, "-50"} {
+		two := func(odd string) []byte {
+			return []byte(strings.Replace(string(doc("", gauge("1760000060", "100"))), `"dataPoints":[`, `"dataPoints":[{"attributes":[{"key":"hw.id","value":{"stringValue":"cpu1"}},`+
+				`{"key":"hw.type","value":{"stringValue":"cpu"}}],`+gauge("1760000060", odd)+`},`, 1))
+		}
+		f("one of two is "+odd, Reader{Role: Agent}, [][]byte{two(odd)}, none)
+		f("both are numbers", Reader{Role: Agent}, [][]byte{two("50")}, 150)
+	}
+	f("a gauge that is none beside a counter", Reader{Role: Agent}, [][]byte{doc(first, gauge("1760000060", "-3")), doc(second, gauge("1760000120", "-3"))}, none, 250)
 	f("the agent reads no gpu", Reader{Role: Agent}, [][]byte{[]byte(strings.ReplaceAll(string(doc("", gauge("1760000060", "250"))), `"cpu"`, `"gpu"`))}, none)
 	f("no document", Reader{Role: Agent}, [][]byte{nil, []byte("[]"), []byte("null"), []byte(`"x"`), []byte(`{"resourceMetrics":{}}`), []byte("{\"a\":\xff}"), []byte(`{"resourceMetrics":[]} x`)},
 		none, none, none, none, none, none, none)

@@ -102,7 +102,12 @@ type point struct {
 }
 
 // points are those of a document that a reader asks for.
-type points struct{ cumulative, delta, gauge []point }
+type points struct {
+	cumulative, delta, gauge []point
+	// odd says of components why a point of theirs is none: it is NaN, infinite or
+	// below zero.
+	odd map[component]string
+}
 
 // Read works out the reading of the next document.
 func (r *Reader) Read(d Document) (Reading, error) {
@@ -136,7 +141,7 @@ func (r *Reader) Read(d Document) (Reading, error) {
 		case p.gauged:
 			out.Watts += p.gauge
 		default:
-			return Reading{Quality: Warming, Scope: out.Scope, Why: fmt.Sprintf("%s has an energy counter without a rate and no power gauge: %s", who, p.why)}, nil
+			return p.none(who, out.Scope), nil
 		}
 	}
 	switch {
@@ -220,14 +225,15 @@ func (r *Reader) metric(m pmetric.Metric, energy bool, series string, out *point
 		return fmt.Errorf("its unit is %.20q, want %s", m.Unit(), unit)
 	}
 	if energy {
-		r.pick(m.Sum().DataPoints(), series, to)
+		r.pick(m.Name(), m.Sum().DataPoints(), series, to, out)
 	} else {
-		r.pick(m.Gauge().DataPoints(), series, to)
+		r.pick(m.Name(), m.Gauge().DataPoints(), series, to, out)
 	}
 	return nil
 }
 
-func (r *Reader) pick(dps pmetric.NumberDataPointSlice, series string, to *[]point) {
+// pick appends the points of the components that are read.
+func (r *Reader) pick(name string, dps pmetric.NumberDataPointSlice, series string, to *[]point, out *points) {
 	for _, dp := range dps.All() {
 		p := point{at: uint64(dp.Timestamp()), start: uint64(dp.StartTimestamp()), series: series + identity(dp.Attributes())}
 		if dp.Flags().NoRecordedValue() {
@@ -241,14 +247,18 @@ func (r *Reader) pick(dps pmetric.NumberDataPointSlice, series string, to *[]poi
 		default:
 			continue
 		}
-		if !finite(p.v) {
-			continue
-		}
 		if !r.host() {
 			p.who = component{word(dp.Attributes(), "hw.type"), word(dp.Attributes(), "hw.id")}
 			if p.who.kind != "cpu" && (p.who.kind != "gpu" || r.Role != Controller) {
 				continue
 			}
+		}
+		if !finite(p.v) {
+			if out.odd == nil {
+				out.odd = map[component]string{}
+			}
+			out.odd[p.who] = fmt.Sprintf("its %s is %g", name, p.v)
+			continue
 		}
 		*to = append(*to, p)
 	}
@@ -283,7 +293,17 @@ func (ps points) newest() uint64 {
 	return t
 }
 
-// powers takes the counters on and gathers what there is of each component. A
+// none is the reading of a document with a component that has no power.
+func (p *power) none(who component, scope string) Reading {
+	if !p.energy {
+		return Reading{Quality: Missing, Scope: scope, Why: fmt.Sprintf("%s has no power: %s", who, p.why)}
+	}
+	return Reading{Quality: Warming, Scope: scope, Why: fmt.Sprintf("%s has an energy counter without a rate and no power gauge: %s", who, p.why)}
+}
+
+// powers takes the counters on and gathers what there is of each component, also of
+// one whose points are no numbers: without it the sum of the others would pass for
+// whole. A
 // point that lies further behind the document's newest than the window is of a
 // series that has died.
 func (r *Reader) powers(ps points, newest uint64) map[component]*power {
@@ -325,6 +345,11 @@ func (r *Reader) powers(ps points, newest uint64) map[component]*power {
 			w.why = c.why
 		default:
 			w.rate, w.rated = max(w.rate, c.rate), true
+		}
+	}
+	for who, why := range ps.odd {
+		if w := of(point{who: who}); w.why == "" {
+			w.why = why
 		}
 	}
 	for id, c := range r.energy { // what no later point can be compared with
