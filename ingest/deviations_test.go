@@ -18,6 +18,7 @@ type deviation struct{ what, line string }
 var deviations = []deviation{
 	{"future, too_old, bad_time", `"Far-future / ancient timestamps | accept [now - out-of-order window, now + 60 s]; ts=0 or > MaxInt64 rejected"`},
 	{"not_finite, negative", `"Inf/NaN stored only for gauges ...; negative monotonic => reject"`},
+	{"negative", `checklist.md, S0-114: "neither reads negative power"`},
 	{"no_value", `architecture.md, what must never happen, 8: "A gap becomes a zero"`},
 	{"invalid_utf8, bad_text", `"Invalid UTF-8, NUL, control, bidi | reject"`},
 	{"label_limit, bad_name", `"64 labels, name 128 B, value 1 KiB, metric 256 B; over = reject point"`},
@@ -136,8 +137,13 @@ func (x *expectation) refuse(res pcommon.Resource, m pmetric.Metric, attrs pcomm
 	case pmetric.MetricTypeGauge:
 		dp := m.Gauge().DataPoints().At(0)
 		stamp = dp.Timestamp()
-		if dp.ValueType() == pmetric.NumberDataPointValueTypeEmpty && !dp.Flags().NoRecordedValue() {
+		power := m.Name() == "hw.power" || m.Name() == "hw.host.power" || strings.HasPrefix(m.Name(), "joulie.") && strings.HasSuffix(m.Name(), ".power")
+		switch {
+		case dp.Flags().NoRecordedValue():
+		case dp.ValueType() == pmetric.NumberDataPointValueTypeEmpty:
 			value = "no_value"
+		case power && (dp.DoubleValue() < 0 || dp.IntValue() < 0):
+			value = "negative"
 		}
 	case pmetric.MetricTypeSum:
 		dp := m.Sum().DataPoints().At(0)

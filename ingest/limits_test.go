@@ -34,6 +34,18 @@ func TestValues(t *testing.T) {
 			checkResult(t, res, 0, 0, map[string]int64{c.want: 1})
 		}
 	}
+	// What draws less than nothing would hide what the others of its node draw.
+	for name, rejected := range map[string]bool{"hw.power": true, "hw.host.power": true, "joulie.rack.power": true, "hw.temperature": false, "other": false} {
+		b := newBed(t, nil)
+		p := newPayload(node...)
+		p.gauge(name, "W", 0, -5)
+		p.gauge(name, "W", 1000, 0)
+		if res := b.export(p.md); rejected {
+			checkResult(t, res, 1, 0, map[string]int64{"negative": 1})
+		} else {
+			checkResult(t, res, 2, 0, nil)
+		}
+	}
 	for _, temporality := range []pmetric.AggregationTemporality{delta, cumulative} {
 		for _, v := range []float64{nan, inf, -inf, math.Float64frombits(value.StaleNaN)} {
 			b := newBed(t, nil)

@@ -41,6 +41,7 @@ type metric struct {
 	kind        kind
 	temporality uint8
 	monotonic   bool
+	power       bool // a gauge of what something draws, which is not below zero
 	bad         reason
 }
 
@@ -97,6 +98,7 @@ func (n *naming) newMetric(h *header) metric {
 		name: string(h.name), unit: string(h.unit),
 		kind: h.kind, temporality: h.temporality, monotonic: h.monotonic,
 	}
+	m.power = m.kind == kindGauge && isPower(m.name)
 	room := maxMetricName
 	t := otlptranslator.Metric{Name: m.name, Unit: m.unit}
 	switch {
@@ -133,6 +135,11 @@ func (n *naming) newMetric(h *header) metric {
 	}
 	m.stored = stored
 	return m
+}
+
+// isPower reports whether a metric is a power that the presets read.
+func isPower(name string) bool {
+	return name == "hw.power" || name == "hw.host.power" || strings.HasPrefix(name, "joulie.") && strings.HasSuffix(name, ".power")
 }
 
 // reserved reports whether an OTLP payload may not write a name.

@@ -64,6 +64,9 @@ func (w *walk) numberPoint(b []byte) error {
 		v = math.Float64frombits(value.NormalNaN)
 	}
 	switch {
+	case m.power && v < 0:
+		w.tally.reject(negative, 1, m.name, "")
+		return nil
 	case m.kind == kindGauge:
 	case v != v || math.IsInf(v, 0):
 		w.tally.reject(notFinite, 1, m.name, "")

@@ -91,7 +91,7 @@ var reasonWords = [numReasons]struct{ name, text string }{
 	duplicate:        {"duplicate", "its series has another value at that time"},
 	noValue:          {"no_value", "the point carries no number"},
 	notFinite:        {"not_finite", "NaN and infinity are for gauges only"},
-	negative:         {"negative", "a monotonic sum is below zero"},
+	negative:         {"negative", "a power or a monotonic sum is below zero"},
 	badTemporality:   {"bad_temporality", "the temporality is neither delta nor cumulative"},
 	badHistogram:     {"bad_histogram", "the bounds are not in ascending order"},
 	invalidUTF8:      {"invalid_utf8", "a name or an attribute is not valid UTF-8"},
