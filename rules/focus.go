@@ -85,6 +85,7 @@ func (e *Evaluator) observeKey(ctx context.Context, t *tracker, k *keyState, ts 
 	case t.step == e.step && t.at == ts:
 		return t.err
 	case k.step == e.step && k.at == ts:
+		t.turnTo(k)
 		return k.err
 	}
 	k.err = e.lookAt(ctx, t, ts)

@@ -88,6 +88,8 @@ func TestPropertyOneKeyIsTheWhole(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			near.Begin()
+			first := map[string]string{} // what was said of a key that was evaluated alone
 			for _, w := range want {
 				compared++
 				got, ok, err := near.ReadingOf(bg, rd, w.Key, at(now))
@@ -96,7 +98,10 @@ func TestPropertyOneKeyIsTheWhole(t *testing.T) {
 				}
 				if ok {
 					alone++
-				} else { // as the engine does
+					first[w.Key.String()] = fmt.Sprintf("%+v", got)
+				} else {
+					clear(first)
+					// as the engine does
 					all, err := near.Reading(bg, rd, at(now))
 					if err != nil {
 						t.Fatal(err)
@@ -111,6 +116,13 @@ func TestPropertyOneKeyIsTheWhole(t *testing.T) {
 					differ++
 				default:
 					t.Fatalf("batch %d at %g, %s:\nalone %+v\nwhole %+v", b.id, now, rd.Expr, got, w)
+				}
+			}
+			// Another rule that reads the same is told the same in this step.
+			for _, w := range want {
+				got, ok, err := near.ReadingOf(bg, rd, w.Key, at(now))
+				if was := first[w.Key.String()]; was != "" && (!ok || err != nil || fmt.Sprintf("%+v", got) != was) {
+					t.Fatalf("batch %d at %g, %s:\nfirst %s\nagain %+v, %v, %v", b.id, now, rd.Expr, was, got, ok, err)
 				}
 			}
 			now = seconds(now + []float64{0.2, 1, 1, 5, 5, 13, 40}[r.IntN(7)])

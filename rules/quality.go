@@ -165,6 +165,7 @@ func (t *tracker) failed(ts int64, staleAfter time.Duration, err error) []KeyRea
 func (t *tracker) failedKey(k *keyState, ts int64, staleAfter time.Duration, err error) KeyReading {
 	v := verdict{quality: Missing, why: "no input answers"}
 	if t.compiled != nil {
+		t.turnTo(k)
 		v = t.judge(k, ts, k.missing == 0, staleAfter)
 	}
 	r := v.reading(k)

@@ -168,7 +168,7 @@ func plainCall(e *parser.Call) (leaf, bool) {
 // it took is right in any case, but it may not be all.
 func (t *tracker) takeShort(samples []Sample) (bool, error) {
 	s := t.compiled.short
-	t.round++
+	t.begin()
 	t.bySlot = append(t.bySlot[:0], make([][]Sample, len(s.slots))...)
 	for _, sample := range samples {
 		n, err := slotOf(sample, len(s.slots))

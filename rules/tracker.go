@@ -41,9 +41,10 @@ type keyState struct {
 	answered uint64 // in this round
 	leftOut  uint64 // the round in which a comparison left it out
 
-	step uint64 // of the last observation of this key alone, with its instant and its outcome
-	at   int64
-	err  error
+	step  uint64 // of the last observation of this key alone, with its instant and its outcome
+	at    int64
+	err   error
+	round uint64 // the last that was about this key alone
 }
 
 // failures counts errors in a row.
@@ -72,7 +73,9 @@ type tracker struct {
 	components map[string]*component
 	keys       map[string]*keyState
 	globals    []*component
-	round      uint64    // counts the answers that were taken
+	rounds     uint64    // how many answers were taken
+	round      uint64    // the one that is judged by
+	whole      uint64    // the last that was about all keys
 	byLabels   bool      // with a second form: labels alone answered all at the last whole evaluation
 	scope      *keyState // the key that the round is about; nil: all
 	seeded     bool
@@ -141,9 +144,24 @@ func (t *tracker) drop(c *component) {
 
 // take reads one whole answer.
 func (t *tracker) take(samples []Sample) error {
-	t.round++
+	t.begin()
 	return t.takeMore(samples)
 }
+
+// begin opens a round for the answer that has come.
+func (t *tracker) begin() {
+	t.rounds++
+	t.round = t.rounds
+	if t.scope != nil {
+		t.scope.round = t.round
+	} else {
+		t.whole = t.round
+	}
+}
+
+// turnTo has the key judged by the last round that was about it: there may have
+// been others since, about other keys.
+func (t *tracker) turnTo(k *keyState) { t.round = max(k.round, t.whole) }
 
 // takeMore reads an answer into the round that has begun.
 func (t *tracker) takeMore(samples []Sample) error {
