@@ -38,12 +38,12 @@ func full() (*engine.Report, Facts) {
 			{Name: "node_power", Kind: "reading", Took: 900 * time.Microsecond, File: "presets/otel/preset.yaml", Line: 12},
 			{Name: "node_power_budget", Kind: "control", Took: 2 * time.Millisecond, Err: "a key came back twice", File: "60-local.yaml", Line: 6},
 		},
-		Readings: []engine.ReadingReport{
+		Readings: []*engine.ReadingReport{
 			{Name: "node_power", Unit: "W", KeyReading: rules.KeyReading{Key: node, Value: 400.5, Valid: true, Quality: rules.Fresh, Partial: true, Age: 1500 * time.Millisecond, Why: "cpu1 is absent"}},
 			{Name: "node_power", Unit: "W", KeyReading: rules.KeyReading{Key: labels.FromStrings("k8s_node_name", "worker-02"), Quality: rules.Missing, Err: "boom"}},
 			{Name: "ratio", Note: "what to know of it", KeyReading: rules.KeyReading{Value: inf, Valid: true, Quality: rules.Fresh}},
 		},
-		Controls: []engine.ControlReport{{
+		Controls: []*engine.ControlReport{{
 			Name: "node_power_budget", Mode: "enforce", Purpose: "efficiency", Action: actuate.ActionRAPLCap, Key: node, Phase: engine.Engaged,
 			Value: 75, Quality: rules.Fresh, Partial: true, Err: "err", Why: "why", Result: actuate.Applied, Outcomes: []actuate.Outcome{outcome},
 		}, {

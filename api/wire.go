@@ -314,7 +314,7 @@ func NewStatus(rep *engine.Report, f Facts, now time.Time) Status {
 	return s
 }
 
-func newControl(rep *engine.Report, c engine.ControlReport) Control {
+func newControl(rep *engine.Report, c *engine.ControlReport) Control {
 	w := Control{Name: c.Name, Key: c.Key.Map(), Mode: c.Mode, Purpose: c.Purpose, Action: c.Action, Phase: string(c.Phase),
 		Quality: string(c.Quality), Partial: c.Partial, Result: c.Result, Error: c.Err, Cause: c.Cause, Why: c.Why, Devices: []Outcome{}}
 	if c.Phase == engine.Engaged || c.Phase == engine.Holding {

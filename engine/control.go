@@ -51,7 +51,11 @@ type controlState struct {
 	last     rules.KeyControl
 	why      string // why nothing new was decided, for the report
 	outcomes []actuate.Outcome
+	row      *ControlReport // in the last report
 }
+
+// rests says that nothing is asked of a device, or was and is going on.
+func (st *controlState) rests() bool { return st.phase == Idle && len(st.outcomes) == 0 }
 
 // advance moves the states of one control by what its rule read at ts.
 func (e *Engine) advance(ctx context.Context, r *rule, kcs []rules.KeyControl, ts int64) error {
@@ -73,14 +77,21 @@ func (e *Engine) advance(ctx context.Context, r *rule, kcs []rules.KeyControl, t
 		}
 		st.step(r.control, kc, ts)
 	}
+	if r.dirty != nil {
+		return errors.Join(errs...)
+	}
 	for key, st := range r.states {
-		if seen[key] || r.dirty != nil {
+		if seen[key] {
 			continue
 		}
 		st.step(r.control, rules.KeyControl{Key: st.labels, Quality: rules.Missing, Why: "no input names this key any more"}, ts)
 		if st.phase == Idle {
 			delete(r.states, key)
 		}
+	}
+	r.order = r.order[:0]
+	for _, key := range sortedKeys(r.states) {
+		r.order = append(r.order, r.states[key])
 	}
 	return errors.Join(errs...)
 }
@@ -273,6 +284,47 @@ func (st *controlState) settle(c *rules.Control, ts int64, outcomes []actuate.Ou
 		st.kind = actuate.Keep
 	case st.phase == Holding && st.kind == actuate.Set && stands:
 		st.kind = actuate.Hold
+	}
+}
+
+// intents gathers what every control wants now, those included that were not
+// due: the governor is told of all, or it releases.
+func (e *Engine) intents() []actuate.Intent {
+	var out []actuate.Intent
+	for _, r := range e.rules {
+		for _, st := range r.order {
+			if in, ok := st.intent(r.control); ok {
+				out = append(out, in)
+			}
+		}
+	}
+	return out
+}
+
+// settle tells every control state what became of its intent.
+func (e *Engine) settle(ts int64, outcomes []actuate.Outcome) {
+	type subject struct{ control, key string }
+	of := map[subject][]actuate.Outcome{}
+	for _, o := range outcomes {
+		s := subject{o.Control, o.Key}
+		of[s] = append(of[s], o)
+	}
+	for _, r := range e.rules {
+		for _, st := range r.order {
+			if !st.rests() {
+				s := subject{r.control.Name, st.key}
+				st.settle(r.control, ts, of[s])
+				delete(of, s)
+			}
+		}
+	}
+	// What is left is of a state that has ended, and of its control's device.
+	for s, left := range of {
+		for _, r := range e.rules {
+			if st := r.states[s.key]; st != nil && r.control.Name == s.control {
+				st.settle(r.control, ts, left)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -17,12 +18,6 @@ const (
 	mostKeys = 1 << 16
 )
 
-// reading is what a rule said of a key when the key was evaluated last.
-type reading struct {
-	rules.KeyReading
-	at int64
-}
-
 // readKeys evaluates the keys of a reading whose series grew, each by itself. It
 // answers false where the whole reading must be evaluated.
 func (e *Engine) readKeys(ctx context.Context, r *rule, ts int64) (done bool, err error) {
@@ -35,27 +30,19 @@ func (e *Engine) readKeys(ctx context.Context, r *rule, ts int64) (done bool, er
 			continue // as the whole reading has found
 		}
 		kr, ok, err := e.eval.ReadingOf(ctx, r.reading, key, ts)
-		at := -1
-		for i := range r.readings {
-			if labels.Equal(r.readings[i].Key, kr.Key) {
-				at = i
-			}
-		}
-		switch {
-		case !ok || at < 0 && err == nil:
-			r.dirty = nil
-			return false, nil
-		case err != nil:
+		if ok && err != nil {
 			return true, err
 		}
-		r.readings[at] = reading{kr, ts}
+		i, known := slices.BinarySearchFunc(r.rows, kr.Key, func(row *ReadingReport, key labels.Labels) int { return labels.Compare(row.Key, key) })
+		if !ok || !known {
+			r.dirty = nil
+			return false, nil
+		}
+		r.answers[i], r.rows[i] = kr, r.row(kr, ts)
+		r.alone = append(r.alone, i)
 	}
 	if e.opts.Evaluated != nil {
-		all := make([]rules.KeyReading, len(r.readings))
-		for i := range r.readings {
-			all[i] = r.readings[i].KeyReading
-		}
-		e.opts.Evaluated(r.reading.Name, ts, all, nil)
+		e.opts.Evaluated(r.reading.Name, ts, r.answers, nil)
 	}
 	return true, nil
 }

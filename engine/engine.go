@@ -41,7 +41,7 @@ type Options struct {
 	// Unread, if set, lists the series of meters that are there and cannot be read.
 	Unread func() []labels.Labels
 	// Evaluated, if set, is told what each evaluation of a reading at ts has read.
-	// It is called within a Step and must not call the engine.
+	// It is called within a Step, must not call the engine, and does not keep keys.
 	Evaluated func(reading string, ts int64, keys []rules.KeyReading, err error)
 	// Cause, if set, names what many rules may have failed of at once, such as a
 	// server that is away; "" is a fault of the rule itself.
@@ -78,6 +78,9 @@ type Engine struct {
 	born    int64 // when Run began, by the clock; 0 in replay, where all that is recorded counts
 	lastTS  int64
 	steps   uint64
+	// current says that the last report, log and store have all that happened: the
+	// next step may then go over what it changes alone.
+	current bool
 }
 
 // rule is one reading or one control with what the engine remembers of it.
@@ -93,9 +96,13 @@ type rule struct {
 	leftOut string // what is left out of its answers, "" for nothing
 	matched bool   // it has had a key
 
-	readings []reading                // of the last evaluation of each key
-	states   map[string]*controlState // of a control, by canonical key
-	dirty    []labels.Labels          // the keys whose series grew, for the evaluation that begins; nil: all
+	rows    []*ReadingReport         // of a reading, in the order of the keys, each as it was evaluated last
+	answers []rules.KeyReading       // the same, for Evaluated
+	states  map[string]*controlState // of a control, by canonical key
+	order   []*controlState          // the same, in the order of the keys
+	place   int                      // in the last report, of the rule's first row
+	dirty   []labels.Labels          // the keys whose series grew, for the evaluation that begins; nil: all
+	alone   []int                    // the places among rows of the keys that were evaluated one by one in this step
 	// resumes says that an earlier process may have left the control's state in
 	// the store. One that a reload brought or changed starts anew.
 	resumes bool
@@ -163,7 +170,8 @@ func (e *Engine) Report() *Report { return e.report.Load() }
 // Instants are distinct: one at or a little before the last is taken a
 // millisecond after it, and one far before it is a clock that was set back,
 // which the engine follows. The error joins what could not be evaluated or
-// stored; the report is complete all the same. When ctx ends before the
+// stored; the report is complete all the same. A step that evaluates single keys
+// costs what these keys do, however many there are beside them. When ctx ends before the
 // controls are evaluated nothing is decided, and the report is that of the step
 // before.
 func (e *Engine) Step(ctx context.Context, ts int64) (*Report, error) {
@@ -177,6 +185,8 @@ func (e *Engine) Step(ctx context.Context, ts int64) (*Report, error) {
 // stands between a sample and the write that it causes.
 func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (*Report, error) {
 	ts = e.instant(ts)
+	current := e.current
+	e.current = false
 	e.steps++
 	e.eval.Begin()
 	readings, controls := e.due(g, ts)
@@ -196,16 +206,23 @@ func (e *Engine) step(ctx context.Context, ts int64, g grown, progress func()) (
 	e.metrics.outcomes(outcomes)
 
 	errs = append(errs, e.evaluate(ctx, readings, ts, progress)...)
-	rep := e.newReport(ts, outcomes)
-	if ctx.Err() == nil { // what the end of the process cuts short is no news
-		e.told.report(rep)
+	var c change
+	if current && len(errs) == 0 && oneByOne(readings) && oneByOne(controls) {
+		c = e.nextReport(ts, outcomes, readings, controls)
+	} else {
+		c = change{rep: e.newReport(ts, outcomes)}
 	}
-	if err := e.series.write(ctx, ts, rep.facts()); err != nil {
+	told := ctx.Err() == nil // what the end of the process cuts short is no news
+	if told {
+		e.told.report(c)
+	}
+	if err := e.series.write(ctx, ts, c); err != nil {
 		err = fmt.Errorf("engine: store what was decided: %w", err)
-		rep.Unstored, errs = err.Error(), append(errs, err)
+		c.rep.Unstored, errs = err.Error(), append(errs, err)
 	}
-	e.report.Store(rep)
-	return rep, errors.Join(errs...)
+	e.report.Store(c.rep)
+	e.current = told && len(errs) == 0
+	return c.rep, errors.Join(errs...)
 }
 
 // jitter is how far an instant may lie before the last one without meaning
@@ -221,7 +238,7 @@ func (e *Engine) instant(ts int64) int64 {
 		e.firstTS = ts
 	case e.lastTS-ts > jitter:
 		e.opts.Log.Warn("the clock was set back", "by", time.Duration(e.lastTS-ts)*time.Millisecond)
-		e.firstTS, e.born = min(e.firstTS, ts), min(e.born, ts)
+		e.firstTS, e.born, e.current = min(e.firstTS, ts), min(e.born, ts), false
 		for _, r := range e.rules {
 			r.due = min(r.due, ts)
 			for _, st := range r.states {
@@ -263,6 +280,7 @@ func (e *Engine) evaluate(ctx context.Context, rs []*rule, ts int64, progress fu
 	for i, r := range rs {
 		start := e.opts.Clock()
 		var err error
+		r.alone = r.alone[:0]
 		if r.reading != nil {
 			err = e.read(ctx, r, ts)
 		} else {
@@ -307,9 +325,9 @@ func (e *Engine) read(ctx context.Context, r *rule, ts int64) error {
 	if e.opts.Evaluated != nil {
 		e.opts.Evaluated(r.reading.Name, ts, all, err)
 	}
-	r.readings = r.readings[:0:0] // none after an error: what was read last is no answer
-	for _, kr := range krs {
-		r.readings = append(r.readings, reading{kr, ts})
+	r.answers, r.rows = krs, make([]*ReadingReport, len(krs)) // none after an error: what was read last is no answer
+	for i, kr := range krs {
+		r.rows[i] = r.row(kr, ts)
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.reading.Name, err)
@@ -333,35 +351,6 @@ func (e *Engine) control(ctx context.Context, r *rule, ts int64) error {
 	return errors.Join(err, e.advance(ctx, r, kcs, ts))
 }
 
-// intents gathers what every control wants now, those included that were not
-// due: the governor is told of all, or it releases.
-func (e *Engine) intents() []actuate.Intent {
-	var out []actuate.Intent
-	for _, r := range e.rules {
-		for _, key := range sortedKeys(r.states) {
-			if in, ok := r.states[key].intent(r.control); ok {
-				out = append(out, in)
-			}
-		}
-	}
-	return out
-}
-
-// settle tells every control state what became of its intent.
-func (e *Engine) settle(ts int64, outcomes []actuate.Outcome) {
-	type subject struct{ control, key string }
-	of := map[subject][]actuate.Outcome{}
-	for _, o := range outcomes {
-		s := subject{o.Control, o.Key}
-		of[s] = append(of[s], o)
-	}
-	for _, r := range e.rules {
-		for key, st := range r.states {
-			st.settle(r.control, ts, of[subject{r.control.Name, key}])
-		}
-	}
-}
-
 func wrote(outcomes []actuate.Outcome) bool {
 	for _, o := range outcomes {
 		if o.Wrote {
@@ -369,11 +358,4 @@ func wrote(outcomes []actuate.Outcome) bool {
 		}
 	}
 	return false
-}
-
-// widened says once that a rule's window is longer than it was written.
-func widened(log *slog.Logger) func(rule, selector string, window, wide time.Duration) {
-	return func(rule, selector string, window, wide time.Duration) {
-		log.Info("window widened for a slow exporter", "rule", rule, "selector", selector, "window", window, "widened", wide)
-	}
 }

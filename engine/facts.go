@@ -41,17 +41,17 @@ func (rep *Report) facts() []fact {
 		if c.Keyless {
 			continue
 		}
-		engaged := 0.0
+		engaged, stands := 0.0, c.TS != rep.TS && !c.slow && !c.Phase.asks()
 		if c.Phase.asks() {
 			engaged = 1
 			asking[c.Name+c.Key.String()] = true
 		}
-		out = append(out, fact{labels: named(seriesEngaged, c.Key, "control", c.Name), value: engaged})
+		out = append(out, fact{named(seriesEngaged, c.Key, "control", c.Name), engaged, stands})
 		if c.Engage >= 0 {
-			out = append(out, fact{labels: named(seriesHeld, c.Key, "control", c.Name, "condition", "engage"), value: c.Engage.Seconds()})
+			out = append(out, fact{named(seriesHeld, c.Key, "control", c.Name, "condition", "engage"), c.Engage.Seconds(), stands})
 		}
 		if c.Release >= 0 {
-			out = append(out, fact{labels: named(seriesHeld, c.Key, "control", c.Name, "condition", "release"), value: c.Release.Seconds()})
+			out = append(out, fact{named(seriesHeld, c.Key, "control", c.Name, "condition", "release"), c.Release.Seconds(), stands})
 		}
 	}
 	for _, o := range rep.Outcomes {

@@ -21,3 +21,10 @@ func (e *Engine) RulesOf(numbers []int32) []int32 {
 	slices.Sort(out)
 	return out
 }
+
+// StepWhole has the next step report, log and store all, whatever it changes.
+func (e *Engine) StepWhole() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current = false
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wattloop/wattloop/actuate"
 	"github.com/wattloop/wattloop/internal/numberless"
@@ -23,8 +24,25 @@ type teller struct {
 func newTeller(log *slog.Logger) *teller { return &teller{log: log} }
 
 // report logs what differs from the report before.
-func (t *teller) report(rep *Report) {
-	t.now = make(map[string]string, len(t.last))
+func (t *teller) report(c change) {
+	if c.before == nil {
+		t.now = make(map[string]string, len(t.last))
+		t.rows(c.rep)
+		t.last = t.now
+		return
+	}
+	t.now = map[string]string{}
+	t.rows(c.now)
+	was := teller{log: slog.New(slog.DiscardHandler), now: map[string]string{}}
+	was.rows(c.before)
+	for subject := range was.now {
+		delete(t.last, subject)
+	}
+	maps.Copy(t.last, t.now)
+}
+
+// rows says what there is to say of each row of a report, or of a part of one.
+func (t *teller) rows(rep *Report) {
 	for _, r := range rep.Readings {
 		if r.Err != "" && !r.Keyless { // failures says that of the rule
 			t.say("reading "+r.Name+r.Key.String(), numberless.Of(r.Err), "", slog.LevelWarn, "reading without a value",
@@ -41,7 +59,6 @@ func (t *teller) report(rep *Report) {
 	for _, o := range rep.Outcomes {
 		t.outcome(rep, o)
 	}
-	t.last = t.now
 }
 
 // failures logs what a step could not do, a rule at a time.
@@ -73,7 +90,7 @@ func isCause(subject string) bool { return strings.HasPrefix(subject, causePrefi
 
 // control logs a change of phase. A control for protection that cannot see is
 // an alarm, engaged or not.
-func (t *teller) control(c ControlReport) {
+func (t *teller) control(c *ControlReport) {
 	level, msg, text := slog.LevelInfo, "control", string(c.Phase)
 	blind := c.Purpose == actuate.PurposeProtect && c.Quality != rules.Fresh
 	switch {
@@ -124,4 +141,11 @@ func (t *teller) say(subject, text, quiet string, level slog.Level, msg string, 
 		t.log.Log(context.Background(), level, msg, args...)
 	}
 	t.now[subject] = text
+}
+
+// widened says once that a rule's window is longer than it was written.
+func widened(log *slog.Logger) func(rule, selector string, window, wide time.Duration) {
+	return func(rule, selector string, window, wide time.Duration) {
+		log.Info("window widened for a slow exporter", "rule", rule, "selector", selector, "window", window, "widened", wide)
+	}
 }

@@ -35,11 +35,11 @@ func (e *Engine) install(set *rules.Set) {
 	for _, c := range set.Controls {
 		r := &rule{control: c, states: map[string]*controlState{}}
 		if old := before[c.Name]; old != nil && old.control != nil && same(old.control, c) {
-			r.states, r.resumes = old.states, old.resumes
+			r.states, r.order, r.resumes = old.states, old.order, old.resumes
 		}
 		rs = append(rs, r)
 	}
-	e.rules = rs
+	e.rules, e.current = rs, false
 	e.index.Store(newIndex(gen, base, set, rs))
 	e.eval.Keep(set)
 	for name := range before {

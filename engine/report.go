@@ -15,8 +15,8 @@ type Report struct {
 	TS       int64 // Unix milliseconds of the step; 0 before the first
 	Steps    uint64
 	Rules    []RuleReport
-	Readings []ReadingReport
-	Controls []ControlReport
+	Readings []*ReadingReport
+	Controls []*ControlReport
 	Devices  []Device
 	// Outcomes are of all controls, those included that a reload removed and
 	// whose devices are still being given back.
@@ -62,7 +62,8 @@ type ControlReport struct {
 	Name, Mode, Purpose, Action string
 	Key                         labels.Labels
 	Phase                       Phase
-	Engage, Release             time.Duration // how long the condition has held; -1 = it does not hold
+	TS                          int64         // of the evaluation, Unix milliseconds
+	Engage, Release             time.Duration // how long the condition has held, at the evaluation or, while a value is asked for, the step; -1 = it does not hold
 	Value                       float64       // what is asked for while engaged or holding; otherwise nothing
 	Quality                     rules.Quality
 	Partial                     bool
@@ -70,6 +71,8 @@ type ControlReport struct {
 	Why                         string
 	Result                      string // the summary over the devices
 	Outcomes                    []actuate.Outcome
+
+	slow bool // evaluated too seldom for its series to stand between two evaluations
 }
 
 func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
@@ -78,13 +81,15 @@ func (e *Engine) newReport(ts int64, outcomes []actuate.Outcome) *Report {
 		keys: map[string]labels.Labels{},
 	}
 	for _, r := range e.rules {
-		for _, kr := range r.readings {
-			rep.Readings = append(rep.Readings, ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: kr.at, KeyReading: kr.KeyReading})
+		r.place = len(rep.Readings)
+		if r.control != nil {
+			r.place = len(rep.Controls)
 		}
-		for _, key := range sortedKeys(r.states) {
-			st := r.states[key]
-			rep.Controls = append(rep.Controls, st.report(r.control, ts))
-			rep.keys[key] = st.labels
+		rep.Readings = append(rep.Readings, r.rows...)
+		for _, st := range r.order {
+			st.row = st.report(r.control, ts)
+			rep.Controls = append(rep.Controls, st.row)
+			rep.keys[st.key] = st.labels
 		}
 		rep.keyless(r)
 	}
@@ -114,12 +119,12 @@ func (rep *Report) keyless(r *rule) {
 	switch {
 	case r.control != nil && len(r.states) == 0:
 		c := r.control
-		rep.Controls = append(rep.Controls, ControlReport{
+		rep.Controls = append(rep.Controls, &ControlReport{
 			Keyless: true, Cause: r.cause, Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Phase: Idle,
 			Engage: -1, Release: -1, Quality: rules.Missing, Err: failed, Why: why,
 		})
-	case r.reading != nil && len(r.readings) == 0:
-		rep.Readings = append(rep.Readings, ReadingReport{
+	case r.reading != nil && len(r.rows) == 0:
+		rep.Readings = append(rep.Readings, &ReadingReport{
 			Keyless: true, Cause: r.cause, Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: r.at,
 			KeyReading: rules.KeyReading{Quality: rules.Missing, Err: failed, Why: why},
 		})
@@ -144,12 +149,25 @@ func (e *Engine) describe() []RuleReport {
 	return out
 }
 
-func (st *controlState) report(c *rules.Control, ts int64) ControlReport {
-	return ControlReport{
-		Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Key: st.labels,
-		Phase: st.phase, Engage: heldFor(st.engage, ts), Release: heldFor(st.release, ts), Value: st.value,
+// row is what the report says of a key of a reading that was evaluated at ts.
+func (r *rule) row(kr rules.KeyReading, ts int64) *ReadingReport {
+	return &ReadingReport{Name: r.reading.Name, Unit: r.reading.Unit, Note: r.reading.Note, TS: ts, KeyReading: kr}
+}
+
+// standsFor is the longest interval of a control whose series stand between two
+// evaluations: well within the time that PromQL looks back for a sample.
+const standsFor = time.Minute
+
+func (st *controlState) report(c *rules.Control, ts int64) *ControlReport {
+	held, slow := st.at, c.Interval > standsFor
+	if slow || st.phase.asks() {
+		held = ts
+	}
+	return &ControlReport{
+		Name: c.Name, Mode: string(c.Mode), Purpose: c.Purpose, Action: c.Action, Key: st.labels, TS: st.at,
+		Phase: st.phase, Engage: heldFor(st.engage, held), Release: heldFor(st.release, held), Value: st.value,
 		Quality: st.last.Quality, Partial: st.last.Partial, Err: st.last.Err, Why: st.why,
-		Result: actuate.Summarize(st.outcomes), Outcomes: st.outcomes,
+		Result: actuate.Summarize(st.outcomes), Outcomes: st.outcomes, slow: slow,
 	}
 }
 

@@ -61,7 +61,10 @@ func printReport(rep *engine.Report) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s %v", b, rep.Readings)
+	for _, r := range rep.Readings {
+		b = fmt.Append(b, *r)
+	}
+	return string(b)
 }
 
 // What a rule's evaluation fails with stands with the rule, and what it had
@@ -169,7 +172,7 @@ func TestKeylessRows(t *testing.T) {
 	f := func(rep *engine.Report, why string) {
 		t.Helper()
 		for _, name := range []string{"cpu_packages", "cpu_power", "node_power", "node_power_host"} {
-			i := slices.IndexFunc(rep.Readings, func(r engine.ReadingReport) bool { return r.Name == name })
+			i := slices.IndexFunc(rep.Readings, func(r *engine.ReadingReport) bool { return r.Name == name })
 			if i < 0 {
 				t.Errorf("%s has no row", name)
 				continue

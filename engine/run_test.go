@@ -43,13 +43,13 @@ func (l *live) grow(ahead time.Duration, v float64) {
 	synctest.Wait()
 }
 
-func (l *live) reading(name string) engine.ReadingReport {
+func (l *live) reading(name string) *engine.ReadingReport {
 	for _, r := range l.eng.Report().Readings {
 		if r.Name == name {
 			return r
 		}
 	}
-	return engine.ReadingReport{}
+	return &engine.ReadingReport{}
 }
 
 // Run evaluates as soon as a sample has come, and by the rules' timers when

@@ -31,8 +31,8 @@ func newSeriesWriter(store storage.Appendable) *seriesWriter {
 }
 
 // write appends the facts of the step at ts. After an error the markers that
-// were due are tried again with the next step.
-func (w *seriesWriter) write(ctx context.Context, ts int64, facts []fact) error {
+// were due are tried again with the next step that is written whole.
+func (w *seriesWriter) write(ctx context.Context, ts int64, c change) error {
 	if w.store == nil {
 		return nil
 	}
@@ -46,27 +46,44 @@ func (w *seriesWriter) write(ctx context.Context, ts int64, facts []fact) error 
 		}
 		s.ref = ref
 	}
-	for _, f := range facts {
+	for _, f := range c.facts() {
 		s := w.series(f.labels)
 		s.step = ts
 		if !f.stands {
 			add(s, f.value)
 		}
 	}
-	var ended []string
-	for id, s := range w.live {
-		if s.step != ts {
-			add(s, math.Float64frombits(value.StaleNaN))
-			ended = append(ended, id)
-		}
+	ended := w.ended(ts, c)
+	for _, s := range ended {
+		add(s, math.Float64frombits(value.StaleNaN))
 	}
 	err := app.Commit()
 	if err == nil {
-		for _, id := range ended {
-			delete(w.live, id)
+		for _, s := range ended {
+			delete(w.live, string(s.labels.Bytes(w.buf)))
 		}
 	}
 	return errors.Join(refused.err(), err)
+}
+
+// ended are the series that the step at ts does not go on with.
+func (w *seriesWriter) ended(ts int64, c change) []*written {
+	var out []*written
+	if c.before == nil {
+		for _, s := range w.live {
+			if s.step != ts {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	for _, f := range c.before.facts() {
+		if s := w.live[string(f.labels.Bytes(w.buf))]; s != nil && s.step != ts {
+			s.step = ts
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // series finds or makes what is remembered of a series.

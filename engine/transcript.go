@@ -90,7 +90,7 @@ func transcriptFacts(rep *Report) map[string]string {
 
 // readingText is the value of a reading, if it has one, and how far it can be
 // trusted.
-func readingText(r ReadingReport) string {
+func readingText(r *ReadingReport) string {
 	v := string(r.Quality)
 	if r.Valid {
 		v = withUnit(r.Value, r.Unit) + " " + v

@@ -92,7 +92,7 @@ func TestTranscriptLines(t *testing.T) {
 	node := labels.FromStrings("k8s_node_name", "a")
 	reading := func(kr rules.KeyReading) *engine.Report {
 		kr.Key = node
-		return &engine.Report{Readings: []engine.ReadingReport{{Name: "p", Unit: "W", KeyReading: kr}}}
+		return &engine.Report{Readings: []*engine.ReadingReport{{Name: "p", Unit: "W", KeyReading: kr}}}
 	}
 	unitless := reading(rules.KeyReading{Valid: true, Value: 2, Quality: rules.Fresh})
 	unitless.Readings[0].Unit = "1"
@@ -116,8 +116,8 @@ func TestTranscriptLines(t *testing.T) {
 		{"warming", reading(rules.KeyReading{Quality: rules.Warming}), `reading  p{k8s_node_name="a"}  warming`},
 		{"missing", reading(rules.KeyReading{Quality: rules.Missing}), `reading  p{k8s_node_name="a"}  missing`},
 		{"error", reading(rules.KeyReading{Quality: rules.Fresh, Err: "answers NaN"}), `reading  p{k8s_node_name="a"}  fresh error: answers NaN`},
-		{"idle", &engine.Report{Controls: []engine.ControlReport{{Name: "c", Key: node, Phase: engine.Idle}}}, `control  c{k8s_node_name="a"}  idle`},
-		{"holding", &engine.Report{Controls: []engine.ControlReport{{Name: "c", Key: node, Phase: engine.Holding, Value: 80}}}, `control  c{k8s_node_name="a"}  holding 80`},
+		{"idle", &engine.Report{Controls: []*engine.ControlReport{{Name: "c", Key: node, Phase: engine.Idle}}}, `control  c{k8s_node_name="a"}  idle`},
+		{"holding", &engine.Report{Controls: []*engine.ControlReport{{Name: "c", Key: node, Phase: engine.Holding, Value: 80}}}, `control  c{k8s_node_name="a"}  holding 80`},
 		{"no device", &engine.Report{Outcomes: []actuate.Outcome{{Control: "c", Key: `{k8s_node_name="a"}`, Desired: 90, Result: "blocked", Reason: "no_device"}}},
 			`outcome  c{k8s_node_name="a"}  desired 90 blocked (no_device)`},
 		{"outcome", &engine.Report{Outcomes: []actuate.Outcome{{Control: "c", Device: "rapl:package-0", Name: "cpu0", Desired: 90, Applied: 100, Result: "applied"}}},
@@ -171,7 +171,7 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestTranscriptTellsAWriteError(t *testing.T) {
-	rep := &engine.Report{Controls: []engine.ControlReport{{Name: "c", Phase: engine.Idle}}}
+	rep := &engine.Report{Controls: []*engine.ControlReport{{Name: "c", Phase: engine.Idle}}}
 	if err := (&engine.Transcript{W: brokenPipe{}}).Observe(rep); err == nil {
 		t.Error("no error")
 	}

@@ -290,9 +290,9 @@ func (w *world) steps(first, last float64) {
 }
 
 // control is one control of a report, which must be there.
-func control(t testing.TB, rep *engine.Report, name string) engine.ControlReport {
+func control(t testing.TB, rep *engine.Report, name string) *engine.ControlReport {
 	t.Helper()
-	i := slices.IndexFunc(rep.Controls, func(c engine.ControlReport) bool { return c.Name == name })
+	i := slices.IndexFunc(rep.Controls, func(c *engine.ControlReport) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("at %g: no control %s in %v", after(rep.TS), name, rep.Controls)
 	}

@@ -122,10 +122,10 @@ func TestHintOfAnswersWithoutNode(t *testing.T) {
 
 // S0-176: what is not fresh is absent, and 0 is a value.
 func TestFacilityGauges(t *testing.T) {
-	row := func(name string, key labels.Labels, v float64, valid bool, q rules.Quality) engine.ReadingReport {
-		return engine.ReadingReport{Name: name, KeyReading: rules.KeyReading{Key: key, Value: v, Valid: valid, Quality: q}}
+	row := func(name string, key labels.Labels, v float64, valid bool, q rules.Quality) *engine.ReadingReport {
+		return &engine.ReadingReport{Name: name, KeyReading: rules.KeyReading{Key: key, Value: v, Valid: valid, Quality: q}}
 	}
-	rep := &engine.Report{Readings: []engine.ReadingReport{
+	rep := &engine.Report{Readings: []*engine.ReadingReport{
 		row("node_power", keyOf("a"), 350, true, rules.Fresh),
 		row("facility_ambient_temperature", labels.EmptyLabels(), 0, true, rules.Fresh),
 		row("facility_it_power", labels.EmptyLabels(), 5000, true, rules.Stale),

@@ -161,7 +161,7 @@ func Nodes(rep *engine.Report, own string) []string {
 }
 
 // nodeReadings are those of a report that are of nodes, by name and node.
-type nodeReadings map[[2]string]engine.ReadingReport
+type nodeReadings map[[2]string]*engine.ReadingReport
 
 // everyNode stands for the nodes that a reading in error has no row of. It is no
 // node's name.
@@ -184,14 +184,14 @@ func readingsOf(rep *engine.Report) nodeReadings {
 
 // find is a reading for one node. One that nothing is known of is missing, with
 // the error if there was one.
-func (all nodeReadings) find(name, node string) engine.ReadingReport {
+func (all nodeReadings) find(name, node string) *engine.ReadingReport {
 	if r, ok := all[[2]string{name, node}]; ok {
 		return r
 	}
 	if r, ok := all[[2]string{name, everyNode}]; ok {
 		return r
 	}
-	return engine.ReadingReport{KeyReading: rules.KeyReading{Quality: rules.Missing, Why: "no series matches"}}
+	return &engine.ReadingReport{KeyReading: rules.KeyReading{Quality: rules.Missing, Why: "no series matches"}}
 }
 
 func (all nodeReadings) power(node string, w Wiring) PowerMeasurement {

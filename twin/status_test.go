@@ -15,8 +15,8 @@ import (
 	"github.com/wattloop/wattloop/rules"
 )
 
-func reading(name string, k rules.KeyReading) engine.ReadingReport {
-	return engine.ReadingReport{Name: name, KeyReading: k}
+func reading(name string, k rules.KeyReading) *engine.ReadingReport {
+	return &engine.ReadingReport{Name: name, KeyReading: k}
 }
 
 // S0-89, S0-90, S0-177, S0-52, S0-69, X4, X5: the source word and the watts that go
@@ -60,7 +60,7 @@ func TestPowerMeasurement(t *testing.T) {
 // A query that failed for every node is no store without series.
 func TestErrorOfEveryNode(t *testing.T) {
 	const err = "storage.remote: connection refused"
-	rep := &engine.Report{Readings: []engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Quality: rules.Missing, Err: err}}}}
+	rep := &engine.Report{Readings: []*engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Quality: rules.Missing, Err: err}}}}
 	got := New("a", rep, Wiring{Source: SourceStore}, Local{}).Status.PowerMeasurement
 	if got.Source != SourceNoData || got.Message != err || got.MeasuredNodePowerW != nil {
 		t.Errorf("%+v; want no data, because of %s", got, err)
@@ -92,7 +92,7 @@ func TestPowerOverHTTP(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	rep := &engine.Report{Readings: []engine.ReadingReport{
+	rep := &engine.Report{Readings: []*engine.ReadingReport{
 		reading(NodePower, fresh("w3", 1)), reading(NodePower, missing("w1")), reading(NodePower, fresh("", 1)), reading("rack_power", fresh("r", 1)), {Name: NodePower, Keyless: true},
 	}}
 	if got := strings.Join(Nodes(rep, "w2"), " "); got != "w1 w2 w3" {
@@ -190,7 +190,7 @@ func TestControlStatusIsTheContract(t *testing.T) {
 		{Control: "c", Device: "p0", Action: actuate.ActionRAPLCap, Desired: 1, Granted: 1, Applied: 1, Result: "applied", Reason: "clamped", Message: "m", TS: 1},
 		{Control: "c", Device: "g0", Action: actuate.ActionGPUCap, Desired: 1, Granted: 1, Applied: 1, Result: "error", Reason: "r", Message: "m", TS: 1},
 	}}
-	broken := &engine.Report{Readings: []engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Err: "no store"}}}}
+	broken := &engine.Report{Readings: []*engine.ReadingReport{{Name: NodePower, Keyless: true, KeyReading: rules.KeyReading{Err: "no store"}}}}
 	wiring := Wiring{Source: SourceStore, Backend: map[string]string{PathCPU: "host", PathGPU: "none"}}
 	whole := 0
 	for _, rep := range []*engine.Report{{}, broken, full} {

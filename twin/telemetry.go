@@ -184,7 +184,7 @@ func Legacy(node string, rep *engine.Report, w Wiring) (doc []byte, known bool, 
 	watts := func(name string) (*float64, bool) {
 		r, has := all[[2]string{name, node}]
 		known = known || has
-		if !r.Valid || r.Quality != rules.Fresh {
+		if !has || !r.Valid || r.Quality != rules.Fresh {
 			return nil, false
 		}
 		return number(r.Value), true

@@ -309,7 +309,7 @@ func (r *storyRig) view(rep *engine.Report) view {
 			v.Packages = said
 		}
 	}
-	i := slices.IndexFunc(rep.Controls, func(c engine.ControlReport) bool { return c.Name == "guard" })
+	i := slices.IndexFunc(rep.Controls, func(c *engine.ControlReport) bool { return c.Name == "guard" })
 	if i < 0 {
 		r.t.Fatalf("no control guard in %+v", rep.Controls)
 	}
