@@ -51,3 +51,55 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// fleet is so many nodes of ten components each, five minutes at 5 s, every rule
+// evaluated once.
+func fleet(b *testing.B, nodes int) *world {
+	w := bareWorld(b)
+	for n := range nodes {
+		app := w.db.Appender(context.Background())
+		for i := range 10 {
+			kind := "gpu"
+			if i < 2 {
+				kind = "cpu"
+			}
+			ls := metric(b, fmt.Sprintf(`hw_energy_joules_total{hw_type="%s",hw_id="%s%d",k8s_node_name="n%d",job="agent",instance="n%d"}`, kind, kind, i, n, n))
+			for s := 0; s <= 300; s += 5 {
+				if _, err := app.Append(0, ls, at(float64(s)), float64(100*s)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		if err := app.Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w.restart()
+	w.step(300)
+	return w
+}
+
+// BenchmarkArrival is the step that an arrival for one node causes, among 1,000
+// and alone, with the presets and the shipped controls: evaluated, acted upon,
+// reported, logged and stored.
+func BenchmarkArrival(b *testing.B) {
+	for _, nodes := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			w := fleet(b, nodes)
+			touched := w.eng.Touched(metric(b, fmt.Sprintf(`hw_energy_joules_total{hw_type="cpu",hw_id="cpu0",k8s_node_name="n%d"}`, nodes/2)))
+			ts := at(300)
+			w.queries = 0
+			for b.Loop() {
+				ts++
+				w.eng.Grew(touched, ts)
+				if _, err := w.eng.Step(context.Background(), ts); err != nil {
+					b.Fatal(err)
+				}
+				if ts == at(304) {
+					b.Fatal("the timers come")
+				}
+			}
+			b.ReportMetric(float64(w.queries)/float64(b.N), "queries/op")
+		})
+	}
+}
