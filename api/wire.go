@@ -18,6 +18,7 @@ type Facts struct {
 	Durability  string       `json:"durability"`
 	Series      uint64       `json:"series"`                // in the head of the TSDB
 	StoreError  string       `json:"store_error,omitempty"` // why no samples are taken
+	SumsError   string       `json:"sums_error,omitempty"`  // why no increments are taken
 	Integrity   []Loss       `json:"integrity"`
 	Channels    []Channel    `json:"channels"`
 	Targets     []Target     `json:"targets"`                // the exporters whose pages are read

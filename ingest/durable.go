@@ -60,6 +60,18 @@ func (r *Receiver) Close() error {
 	return r.w.sums.journal.close()
 }
 
+// StateError says why the running sums cannot be written, and so what would change
+// them is refused; nil while they can.
+func (r *Receiver) StateError() error {
+	j := r.w.sums.journal
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.told
+}
+
 // StateDamage says what of the running sums could not be read at the start, and
 // is empty when all could. Sums that are missing go on from what is stored; what
 // is lost is the memory by which a retry of something older is recognised.

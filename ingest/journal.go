@@ -52,7 +52,7 @@ type journal struct {
 	safe    int64  // how much of f is
 	written atomic.Uint64
 
-	told bool // the log says that nothing can be written; guarded by mu
+	told error // why nothing can be written, as the log says; guarded by mu
 
 	// The Receiver's lock guards these.
 	tried int64 // when a renewal failed last; Unix milliseconds
@@ -173,12 +173,12 @@ func (j *journal) tell(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
-	case err != nil && !j.told:
+	case err != nil && j.told == nil:
 		j.log.Error("the running sums cannot be written: points of delta streams, and cumulative ones of workload channels, are refused until they can", "err", err)
-	case err == nil && j.told:
+	case err == nil && j.told != nil:
 		j.log.Info("the running sums are written again")
 	}
-	j.told = err != nil
+	j.told = err
 }
 
 // renewNow is renew, but for a disk that has just refused: a snapshot is made

@@ -305,9 +305,15 @@ func TestJournalThatFails(t *testing.T) {
 	if ms, _ := d.r.Export(t.Context(), nil); ms.Rejected != 0 {
 		t.Error("a request without deltas was refused")
 	}
+	if err := d.r.StateError(); !errors.Is(err, unix.EIO) {
+		t.Errorf("StateError = %v; want the disk's", err)
+	}
 	j.sync = (*os.File).Sync
 	d.now += renewEvery
 	d.take(p, 0, 1, "") // its value is in the sum once
+	if err := d.r.StateError(); err != nil {
+		t.Errorf("StateError = %v; want none", err)
+	}
 	if n := strings.Count(said.String(), "are written again"); n != 1 {
 		t.Errorf("the end of it was said %d times; want once:\n%s", n, said.String())
 	}

@@ -222,6 +222,9 @@ func (p *parts) factsAt(started time.Time) api.Facts {
 	if err := refuses(st); err != nil {
 		f.StoreError = err.Error()
 	}
+	if err := p.recv.StateError(); err != nil {
+		f.SumsError = err.Error()
+	}
 	f.Channels = p.channels()
 	f.Relay = p.relayFacts()
 	f.Meters = p.meters()

@@ -76,6 +76,9 @@ func printStatus(w io.Writer, s *status) error {
 	if s.StoreError != "" {
 		fmt.Fprintln(w, "the store takes no samples:", s.StoreError)
 	}
+	if s.SumsError != "" {
+		fmt.Fprintln(w, "points of delta streams, and cumulative ones of workload channels, are refused for the moment:", s.SumsError)
+	}
 	if r := s.Remote; r != nil {
 		fmt.Fprintln(w, remoteLine(r))
 	}
