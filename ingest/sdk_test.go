@@ -23,7 +23,7 @@ import (
 	"github.com/wattloop/wattloop/ingest"
 )
 
-// The OpenTelemetry Go SDK's own exporters, over real sockets, into a real store,
+// S0-81: the OpenTelemetry Go SDK's own exporters, over real sockets, into a real store,
 // with both preferences of temporality: what the program measured is what PromQL
 // reads. Nothing runs on when all is closed.
 func TestGoSDK(t *testing.T) {
@@ -56,7 +56,7 @@ func TestGoSDK(t *testing.T) {
 	f("HTTP JSON", func(r *rig) (sdk.Exporter, error) {
 		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(r.toJSON()+"/v1/metrics"))
 	})
-	f("HTTP on the web path, gzip, delta", func(r *rig) (sdk.Exporter, error) {
+	f("S0-149: HTTP on the web path, gzip, delta", func(r *rig) (sdk.Exporter, error) {
 		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(r.url+"/api/v1/otlp/v1/metrics"),
 			otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression), otlpmetrichttp.WithTemporalitySelector(delta))
 	})

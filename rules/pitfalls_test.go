@@ -161,3 +161,36 @@ func TestWarmingUntilOneWindow(t *testing.T) {
 		}
 	}
 }
+
+// S0-114, X18: a counter that goes back, by a little, is taken for one that began at
+// zero: plain rate reads all that it holds as a spike. covered leaves the interval
+// out. Neither reads negative power, at any instant while the step is in the window.
+func TestCounterThatGoesBack(t *testing.T) {
+	w := newWorld(t)
+	for s := 0.; s <= 1200; s += 5 {
+		v := 1e6 + 100*s
+		if s >= 600 {
+			v -= 3000
+		}
+		w.add(cpu0, s, v)
+	}
+	spike := 0.0
+	for now := 400.; now <= 1200; now += 50 {
+		for _, rate := range []string{RatePrometheus, RateCovered} {
+			got := w.one(reading(t, rate, nodePower, "k8s_node_name"), now)
+			switch {
+			case !got.Valid || got.Value < 0:
+				t.Errorf("rate: %s at %g: %+v", rate, now, got)
+			case rate == RateCovered && math.Abs(got.Value-100) > 1e-6:
+				t.Errorf("covered at %g reads %g W; want 100", now, got.Value)
+			case rate == RatePrometheus && (now < 600 || now >= 900) && math.Abs(got.Value-100) > 1e-6:
+				t.Errorf("rate: prometheus at %g reads %g W; want 100", now, got.Value)
+			case rate == RatePrometheus:
+				spike = max(spike, got.Value)
+			}
+		}
+	}
+	if spike < 1000 {
+		t.Errorf("rate: prometheus reads %g W at most: no spike", spike)
+	}
+}

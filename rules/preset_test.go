@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,7 @@ func TestPresetReadings(t *testing.T) {
 				for _, s := range samples {
 					got = append(got, fmt.Sprintf("%s %.2f", s.Metric, s.V))
 				}
+				slices.Sort(got)
 				if strings.Join(got, ", ") != want {
 					t.Errorf("%s answers %s; want %s", name, strings.Join(got, ", "), want)
 				}
@@ -86,6 +88,12 @@ func TestPresetReadings(t *testing.T) {
 		f("S0-128", "node_power", `{k8s_node_name="a"} 350.00`, func(r recorded) {
 			r.energy(100, "a", "cpu", "0", "host")
 			r.power(250, "a", "gpu", "0", "host")
+		})
+		f("S0-86, S0-87", "node_power", `{k8s_node_name="a"} 610.00, {k8s_node_name="b"} 61.00`, func(r recorded) {
+			for i, watts := range []float64{10, 100, 500} { // whichever is first, all are in the sum
+				r.energy(watts/10, "b", "gpu", fmt.Sprint("gpu", i), "host")
+				r.energy(watts, "a", "gpu", fmt.Sprint("gpu", i), "host")
+			}
 		})
 		f("S0-135", "node_power", `{k8s_node_name="a"} 100.00, {k8s_node_name="b"} 40.00`, func(r recorded) {
 			r.energy(100, "a", "cpu", "cpu0", "host")

@@ -97,7 +97,7 @@ func throttled(t *testing.T, w wiring, vs []view) {
 	}
 }
 
-// S0-1: the same rules and the same engine, as serve builds them, come to the same
+// S0-1, S0-6, S0-24, S0-25: the same rules and the same engine, as serve builds them, come to the same
 // readings and the same decisions whether a machine is read by its own files or
 // over HTTP. Rules and controls cannot know: they see readings by name.
 //

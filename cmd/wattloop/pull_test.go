@@ -9,8 +9,9 @@ import (
 	"github.com/wattloop/wattloop/rules"
 )
 
-// S0-43, S0-60, S0-67, S0-126: each source and scope loads every shipped rule, reads
-// what it names, and asks its endpoints once where both readers want the same.
+// S0-5, S0-43, S0-60, S0-67, S0-79, S0-126: each source and scope loads every shipped rule, reads
+// what it names, and asks its endpoints once where both readers want the same. Power
+// of a node and of the facility never comes from the agent's reading.
 func TestPullSources(t *testing.T) {
 	const agent, controller = "TELEMETRY_CPU_HTTP_ENDPOINT", "NODE_POWER_HTTP_ENDPOINT"
 	f := func(vars map[string]string, power, cpu string, pulls int) {
@@ -30,6 +31,15 @@ func TestPullSources(t *testing.T) {
 		}
 		if p, q := set.Reading("node_power").Variant, set.Reading("cpu_power").Variant; p != power || q != cpu {
 			t.Errorf("%v: variants %s and %s; want %s and %s", vars, p, q, power, cpu)
+		}
+		for _, r := range set.Readings {
+			for _, selector := range set.Selectors(r.Name) {
+				for _, m := range selector {
+					if m.Name == "role" && (m.Value == "agent") != (r.Name == "cpu_power") {
+						t.Errorf("%v: %s reads what is the %s's", vars, r.Name, m.Value)
+					}
+				}
+			}
 		}
 		if got := c.pulls(); len(got) != pulls {
 			t.Errorf("%v: %d endpoints, want %d: %+v", vars, len(got), pulls, got)

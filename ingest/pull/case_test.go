@@ -82,6 +82,51 @@ func TestC35LegacyJSON(t *testing.T) {
 	}
 }
 
+// S0-39 to S0-42: each field that the simulator's legacy JSON has beside the minimal
+// ones changes no reading, whether it is there, missing or no number at all.
+func TestLegacyFieldsThatAreObserved(t *testing.T) {
+	fields := map[string][]string{
+		"":    {"instantPackagePowerWatts", "gpu"},
+		"cpu": {"instantPowerWatts", "utilization", "memoryIntensity", "ioIntensity", "freqScale", "temperatureC", "thermalThrottlePct"},
+		"gpu": {"powerWattsTotal", "avgPowerWattsTotal", "utilization", "memoryIntensity", "cpuFeedIntensity", "devices"},
+	}
+	for part, names := range fields {
+		for _, name := range names {
+			for _, v := range []string{"999", "-1", "1e400", `"999"`, "null", "[]", "{}", "true"} {
+				field := fmt.Sprintf("%q: %s", name, v)
+				whole := map[string]string{
+					"":    `{"packagePowerWatts": 445, ` + field + `, "cpu": {"packagePowerWatts": 245}}`,
+					"cpu": `{"packagePowerWatts": 445, "cpu": {` + field + `, "packagePowerWatts": 245}}`,
+					"gpu": `{"packagePowerWatts": 445, "cpu": {"packagePowerWatts": 245}, "gpu": {` + field + `}}`,
+				}[part]
+				for body, want := range map[string]float64{whole: 445, strings.Replace(whole, `"packagePowerWatts": 445, `, "", 1): 245} {
+					if got, all := readBody(&Reader{Role: Controller}, []byte(body)); got != want {
+						t.Errorf("%s: %g, %s; want %g", body, got, all.Why, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// S0-49, S0-50: resourceMetrics at the top makes a body OTLP, whatever else is
+// there; anywhere else it does not.
+func TestWhatMakesABodyOTLP(t *testing.T) {
+	f := func(body string, legacy bool) {
+		t.Helper()
+		if d, err := Parse([]byte(body), "worker-01"); err != nil || d.Legacy != legacy {
+			t.Errorf("%s: %+v, %v; want legacy %v", body, d, err, legacy)
+		}
+	}
+	f(`{"resourceMetrics": []}`, false)
+	f(`{"packagePowerWatts": 245.3, "resourceMetrics": []}`, false)
+	f(`{"packagePowerWatts": 245.3}`, true)
+	f(`{"packagePowerWatts": 245.3, "cpu": {"resourceMetrics": []}}`, true)
+	f(`{"resource_metrics": [], "packagePowerWatts": 245.3}`, true)
+	f(`{"ResourceMetrics": [], "packagePowerWatts": 245.3}`, true)
+	f(`{}`, true)
+}
+
 // S0-42: nothing else of the legacy JSON changes the reading.
 func TestLegacyOptionalFields(t *testing.T) {
 	got, all := readBody(&Reader{Role: Agent}, []byte(`{"instantPackagePowerWatts": "x", "gpu": 7, "cpu": {"packagePowerWatts": 80, "utilization": [], "temperatureC": null}, "packagePowerWatts": null}`))
