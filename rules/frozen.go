@@ -47,7 +47,8 @@ func readsEnergy(e parser.Expr, pick func(leaf) bool) bool {
 	return found
 }
 
-// standsStill is 0 for each series under a rate that did not move in its window.
+// standsStill is 0 for each series under a rate that did not move in its window, or
+// has stopped in it.
 func standsStill(l leaf) string {
 	energy := energyOf(l.vs)
 	if energy == nil || l.call == nil || l.matrix.RangeExpr != nil || !isRate(l.call.Func.Name) {
@@ -57,16 +58,25 @@ func standsStill(l leaf) string {
 	vs.LabelMatchers = append(vs.LabelMatchers, energy.parts...)
 	m := *l.matrix
 	m.VectorSelector = vs
-	still := fmt.Sprintf("(changes(%s) + (count_over_time(%s) < bool %d))", &m, &m, minFrozen)
+	still := fmt.Sprintf("(%s + (count_over_time(%s) < bool %d))", moved(m), &m, minFrozen)
 	switch {
 	case energy.beside != "":
 		other := m
 		other.VectorSelector = sibling(vs, energy.beside)
-		return fmt.Sprintf("(%s + changes(%s))", still, &other)
+		return fmt.Sprintf("(%s + %s)", still, moved(other))
 	case energy.split != "":
-		return fmt.Sprintf("(%s + ignoring (%s) group_left () sum without (%s) (changes(%s)))", still, energy.split, energy.split, &m)
+		return fmt.Sprintf("(%s + ignoring (%s) group_left () sum without (%s) %s)", still, energy.split, energy.split, moved(m))
 	}
 	return still
+}
+
+// moved is how often a series moved in its window, and 0 where it has stopped. What
+// it did before the window still says how long it may rest: it is read twice as
+// long, so that one that stops is told until the window has forgotten its last rise.
+func moved(m parser.MatrixSelector) string {
+	long := m
+	long.Range *= 2
+	return fmt.Sprintf("(changes(%s) * %s(%s, %g))", &m, coveredMoving, &long, leastStaleAfter.Seconds())
 }
 
 // sibling is the same selector of another metric.

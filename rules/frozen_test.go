@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -15,8 +16,11 @@ func TestFrozenCounterIsNotFresh(t *testing.T) {
 	for s := 305.0; s <= 600; s += 5 {
 		w.add(cpu0, s, 100*300+1000)
 	}
-	// While the window still holds a rise the mean falls, as after a real fall.
-	w.want(r, 400, `{k8s_node_name="a"} 396.10 fresh`)
+	// It may have rested for so long, and then not: the mean falls, as after a real
+	// fall, and no component did.
+	w.want(r, 330, `{k8s_node_name="a"} 419.83 fresh`)
+	w.want(r, 350, `{k8s_node_name="a"} 413.05 stale`)
+	w.want(r, 400, `{k8s_node_name="a"} 396.10 stale`)
 	w.want(r, 600, `{k8s_node_name="a"} 330.00 stale`)
 	if k := w.one(r, 600); !strings.Contains(k.Why, "frozen counter") || !strings.Contains(k.Why, "cpu0") {
 		t.Errorf("why = %q; want it to name a frozen counter and cpu0", k.Why)
@@ -24,6 +28,47 @@ func TestFrozenCounterIsNotFresh(t *testing.T) {
 	// It counts again.
 	w.add(cpu0, 605, 100*305+1000)
 	w.want(r, 620, `{k8s_node_name="a"} 331.79 fresh`)
+}
+
+// A meter may measure as slowly as it likes: it is told by its own pace that it has
+// stopped, at no instant before and at none after.
+func TestStoppedIsToldByItsOwnPace(t *testing.T) {
+	for _, measures := range []float64{1, 5, 20, 45, 60} {
+		const read, stops = 5.0, 1800.0
+		w := newWorld(t)
+		r := reading(t, RateCovered, nodePower, "k8s_node_name")
+		for s := 0.0; s <= 2400; s += read {
+			w.add(cpu0, s, 1000+100*math.Floor(min(s, stops)/measures)*measures)
+		}
+		const whole = 15.0 // it is asked for so rarely
+		stale := stops + max(30, 3*measures) + read + whole
+		for s := 900.0; s <= 2400; s += read {
+			got := w.one(r, s).Quality
+			switch {
+			case s < stops+30 && got != Fresh:
+				t.Errorf("measured every %v s: %v at %v s: %s", measures, got, s, w.one(r, s).Why)
+			case s > stale && got != Stale:
+				t.Errorf("measured every %v s, stopped at %v s: %v at %v s", measures, stops, got, s)
+			}
+		}
+	}
+}
+
+// Of what Kepler divides into active and idle either may rest, however it moved
+// before.
+func TestStoppedWithItsOther(t *testing.T) {
+	w := newWorld(t)
+	r := reading(t, RateCovered, `sum by (n) (rate(kepler_node_cpu_active_joules_total[5m]))`, "n")
+	for s := 0.0; s <= 900; s += 5 {
+		w.add(`kepler_node_cpu_active_joules_total{n="a"}`, s, 100*min(s, 600))
+		w.add(`kepler_node_cpu_idle_joules_total{n="a"}`, s, 40*min(s, 780))
+	}
+	if k := w.one(r, 700); k.Quality != Fresh {
+		t.Errorf("with idle going on: %s %s", k.Quality, k.Why)
+	}
+	if k := w.one(r, 850); k.Quality != Stale {
+		t.Errorf("with both stopped: %s", k.Quality)
+	}
 }
 
 // What may be 0, and what is never called frozen.

@@ -14,7 +14,9 @@ import (
 const (
 	coveredRate     = "covered_rate"
 	coveredIncrease = "covered_increase"
-	coveredNewest   = "covered_newest" // in derived queries alone
+	// In derived queries alone.
+	coveredNewest = "covered_newest"
+	coveredMoving = "covered_moving"
 )
 
 // A covered rate reads at least two measured export intervals and a quarter of
@@ -34,18 +36,20 @@ var dialect = parser.NewParser(parser.Options{
 	Functions:                   withCovered(parser.Functions),
 })
 
-// derived parses what was made of an expression, in which the store's third
-// function may stand too.
+// derived parses what was made of an expression, in which the store's other
+// functions may stand too.
 var derived = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions: true,
 	EnableBinopFillModifiers:    true,
-	Functions:                   withNewest(withCovered(parser.Functions)),
+	Functions:                   withDerived(withCovered(parser.Functions)),
 })
 
-func withNewest(known map[string]*parser.Function) map[string]*parser.Function {
-	f := dialectFunction(coveredNewest)
-	f.ArgTypes = append(f.ArgTypes, parser.ValueTypeScalar)
-	known[coveredNewest] = f
+func withDerived(known map[string]*parser.Function) map[string]*parser.Function {
+	for _, name := range []string{coveredNewest, coveredMoving} {
+		f := dialectFunction(name)
+		f.ArgTypes = append(f.ArgTypes, parser.ValueTypeScalar)
+		known[name] = f
+	}
 	return known
 }
 
@@ -54,7 +58,9 @@ func withCovered(known map[string]*parser.Function) map[string]*parser.Function 
 	for _, name := range []string{coveredRate, coveredIncrease} {
 		all[name] = dialectFunction(name)
 	}
-	delete(all, coveredNewest) // where the store is linked in, PromQL knows it
+	for _, name := range []string{coveredNewest, coveredMoving} {
+		delete(all, name) // where the store is linked in, PromQL knows it
+	}
 	return all
 }
 

@@ -90,7 +90,7 @@ func (t *tracker) judge(k *keyState, ts int64, answered bool, staleAfter time.Du
 		v.why = fmt.Sprintf("%s is %s old, stale after %s", old.name(), since(ts, old), cmp.Or(staleAfter, old.staleAge()))
 	case frozen != nil:
 		v.quality = Stale
-		v.why = "frozen counter: " + frozen.name() + " has samples and not one joule more"
+		v.why = "frozen counter: " + frozen.name() + " has new samples and not one joule more"
 	default:
 		v.quality = Fresh
 		if gone != nil {

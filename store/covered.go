@@ -16,6 +16,7 @@ const (
 	coveredRateName     = "covered_rate"
 	coveredIncreaseName = "covered_increase"
 	coveredNewestName   = "covered_newest"
+	coveredMovingName   = "covered_moving"
 )
 
 // minCovered is the least covered time that makes a rate: two flushes a few
@@ -28,6 +29,7 @@ func init() {
 	register(coveredRateName, coveredRate)
 	register(coveredIncreaseName, coveredIncrease)
 	register(coveredNewestName, coveredNewest, parser.ValueTypeScalar)
+	register(coveredMovingName, coveredMoving, parser.ValueTypeScalar)
 }
 
 func register(name string, call promql.FunctionCall, more ...parser.ValueType) {
