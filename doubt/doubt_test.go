@@ -154,7 +154,7 @@ func TestKeplerWithoutGPU(t *testing.T) {
 
 // The names are spelt as the store has them.
 func TestStrategies(t *testing.T) {
-	for _, s := range []names.Strategy{names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes, names.NoUTF8EscapingWithSuffixes, names.NoTranslation} {
+	for _, s := range names.Strategies() {
 		w := newWorld(t)
 		l := Looker{Naming: s}
 		for _, id := range []string{"cpu0", "cpu1"} {

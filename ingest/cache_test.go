@@ -83,8 +83,7 @@ func TestCacheIsBounded(t *testing.T) {
 
 // The four strategies are a setting; the table of names says what each gives.
 func TestStrategies(t *testing.T) {
-	for _, s := range []names.Strategy{names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes,
-		names.NoUTF8EscapingWithSuffixes, names.NoTranslation} {
+	for _, s := range names.Strategies() {
 		b := newBed(t, func(o *Options) { o.Naming = otlptranslator.TranslationStrategyOption(s) })
 		p := newPayload(node...)
 		want := map[string]bool{}

@@ -40,17 +40,16 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	}
 	// Only now: a listener that nobody connects to must hold no slot of another.
 	select {
-	case l.slots <- struct{}{}:
-		return &limitedConn{Conn: c, slots: l.slots}, nil
+	case l.slots <- struct{}{}: // first of all: of two that are ready select takes any
 	default:
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.closed:
+			_ = c.Close() // it was never read from
+			return nil, net.ErrClosed
+		}
 	}
-	select {
-	case l.slots <- struct{}{}:
-		return &limitedConn{Conn: c, slots: l.slots}, nil
-	case <-l.closed:
-		_ = c.Close() // it was never read from
-		return nil, net.ErrClosed
-	}
+	return &limitedConn{Conn: c, slots: l.slots}, nil
 }
 
 func (l *limitListener) Close() error {

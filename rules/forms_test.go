@@ -14,10 +14,7 @@ import (
 	"github.com/wattloop/wattloop/presets/names"
 )
 
-var strategies = []names.Strategy{
-	names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes,
-	names.NoUTF8EscapingWithSuffixes, names.NoTranslation,
-}
+var strategies = names.Strategies()
 
 const (
 	infoForm     = ` * on (job, instance) group_left (k8s_node_name) max by (job, instance, k8s_node_name) (target_info and on (job, instance) `

@@ -116,10 +116,7 @@ func energyOf(vs *parser.VectorSelector) *energy {
 	}
 	host, _ := names.Lookup("hw.host.energy")
 	component, _ := names.Lookup("hw.energy")
-	for _, s := range []names.Strategy{
-		names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes,
-		names.NoUTF8EscapingWithSuffixes, names.NoTranslation,
-	} {
+	for _, s := range names.Strategies() {
 		switch name {
 		case host.Stored(s):
 			return &energy{}

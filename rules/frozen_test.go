@@ -119,7 +119,7 @@ func TestZeroThatIsNotFrozen(t *testing.T) {
 	g(`sum by (n) (increase(hw_energy_joules_total[5m]))`, `hw_energy_joules_total{n="a",hw_type="cpu"}`, "fresh")
 	g(`max by (n) (max_over_time(rate(hw_energy_joules_total[1m])[5m:1m]))`, `hw_energy_joules_total{n="a",hw_type="cpu"}`, "fresh")
 	energyName, _ := names.Lookup("hw.energy")
-	for _, s := range []names.Strategy{names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes, names.NoUTF8EscapingWithSuffixes, names.NoTranslation} {
+	for _, s := range names.Strategies() {
 		g(`sum by (n) (rate({"`+energyName.Stored(s)+`"}[5m]))`, `{"`+energyName.Stored(s)+`",n="a","`+hwType(s)+`"="cpu"}`, "stale")
 	}
 }

@@ -180,27 +180,9 @@ func TestNoLintOnTheCorpus(t *testing.T) {
 // expressionsOf are the expr of a Prometheus rule file.
 func expressionsOf(t *testing.T, path string) []string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []string
-	var walk func(n *yaml.Node)
-	walk = func(n *yaml.Node) {
-		if n.Kind == yaml.MappingNode {
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				if n.Content[i].Value == "expr" && n.Content[i+1].Kind == yaml.ScalarNode {
-					out = append(out, n.Content[i+1].Value)
-				}
-			}
-		}
-		for _, c := range n.Content {
-			walk(c)
-		}
-	}
-	var doc yaml.Node
-	if yaml.Unmarshal(b, &doc) == nil {
-		walk(&doc)
+	for _, r := range recordings(t, path) {
+		out = append(out, r.Expr)
 	}
 	return out
 }

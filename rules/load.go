@@ -89,8 +89,11 @@ type loader struct {
 
 func (l *loader) checkSettings() {
 	l.checkSetting("rate", l.settings.Rate, RateCovered, RatePrometheus)
-	l.checkSetting("naming", l.settings.Naming, string(names.UnderscoreEscapingWithSuffixes), string(names.UnderscoreEscapingWithoutSuffixes),
-		string(names.NoUTF8EscapingWithSuffixes), string(names.NoTranslation))
+	var namings []string
+	for _, s := range names.Strategies() {
+		namings = append(namings, string(s))
+	}
+	l.checkSetting("naming", l.settings.Naming, namings...)
 	l.checkSetting("attributes", l.settings.Attributes, AttributesLabels, AttributesTargetInfo, AttributesAuto)
 }
 

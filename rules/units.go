@@ -194,7 +194,7 @@ func unitOfMetric(name string) (unit, bool) {
 // contracted finds a metric of the contract by any of its spellings.
 func contracted(name string) (names.Metric, bool) {
 	for _, m := range names.Metrics() {
-		for _, s := range []names.Strategy{names.UnderscoreEscapingWithSuffixes, names.UnderscoreEscapingWithoutSuffixes, names.NoUTF8EscapingWithSuffixes, names.NoTranslation} {
+		for _, s := range names.Strategies() {
 			if m.Stored(s) == name {
 				return m, true
 			}

@@ -12,11 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/wattloop/wattloop/access"
 	"github.com/wattloop/wattloop/access/webfile"

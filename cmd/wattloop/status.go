@@ -122,10 +122,11 @@ func printStatus(w io.Writer, s *status) error {
 	if err := printChannels(w, s.Channels); err != nil {
 		return err
 	}
-	if err := printTargets(w, s.Targets, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
+	now := s.Started.Add(time.Duration(s.UptimeSeconds * float64(time.Second)))
+	if err := printTargets(w, s.Targets, now); err != nil {
 		return err
 	}
-	if err := printPulls(w, s.Pulls, s.Started.Add(time.Duration(s.UptimeSeconds*float64(time.Second)))); err != nil {
+	if err := printPulls(w, s.Pulls, now); err != nil {
 		return err
 	}
 	if s.Remote != nil {

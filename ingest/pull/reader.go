@@ -303,9 +303,8 @@ func (p *power) none(who component, scope string) Reading {
 
 // powers takes the counters on and gathers what there is of each component, also of
 // one whose points are no numbers: without it the sum of the others would pass for
-// whole. A
-// point that lies further behind the document's newest than the window is of a
-// series that has died.
+// whole. A point that lies further behind the document's newest than the window is of
+// a series that has died.
 func (r *Reader) powers(ps points, newest uint64) map[component]*power {
 	out := map[component]*power{}
 	of := func(p point) *power {

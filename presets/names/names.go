@@ -28,6 +28,11 @@ const (
 	NoTranslation                     Strategy = "NoTranslation"
 )
 
+// Strategies are all four, the default first.
+func Strategies() []Strategy {
+	return []Strategy{UnderscoreEscapingWithSuffixes, UnderscoreEscapingWithoutSuffixes, NoUTF8EscapingWithSuffixes, NoTranslation}
+}
+
 // Metric is one metric and its spellings.
 type Metric struct {
 	Name  string // as sent
